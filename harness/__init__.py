@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from harness.api.tune import tune as tune
     from harness.commands.check import check as check
     from harness.core.errors import HarnessError as HarnessError
+    from harness.search import MeasurementInterface as MeasurementInterface
     from harness.space_file import Spec as Spec
 
 __version__ = "0.2.0"
 
 _HOMES = {
     "HarnessError": "harness.core.errors",
+    "MeasurementInterface": "harness.search",
     "Spec": "harness.space_file",
     "TuneResults": "harness.api.results",
     "check": "harness.commands.check",

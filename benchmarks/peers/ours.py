@@ -22,6 +22,7 @@ from harness.recordings.replay import ListedSpace, ReplayMeasurer, recording_spe
 from harness.results import RunPlan, Store, writing
 from harness.results.ledger import Ledger
 from harness.search import (
+    InputInterface,
     InputSearch,
     Progress,
     SearchOptions,
@@ -83,8 +84,9 @@ class Ours:
         with writing(_MEMORY) as engine:
             store = Store(engine)
             plan = self._plan(options)
+            interface = InputInterface(self._spec, plan.problem, self._space, self._measurer)
             search = InputSearch(
-                plan, self._space, self._measurer, store, Ledger(), note, transfer=transfer
+                plan, self._space, interface, store, Ledger(), note, transfer=transfer
             )
             with contextlib.suppress(BudgetSpent):
                 search_input(search, options)

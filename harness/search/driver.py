@@ -1,4 +1,4 @@
-"""The driver of a search: techniques propose, a Measurer measures, and a database remembers.
+"""The driver of a search: techniques propose, an interface measures, and a database remembers.
 
 Stock OpenTuner queries its database for every proposal, which costs 5 to 8 ms a test and grows
 with the results. Here a dictionary answers. The database is only written, with one commit a
@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from opentuner.resultsdb.models import BanditInfo, Configuration, Result
+from opentuner.resultsdb.models import BanditInfo, Configuration
 from opentuner.search.driver import SearchDriver
 from opentuner.search.objective import MinimizeTime
 
 from harness.core.observations import PEAK_FRACTION
-from harness.core.records import Config, Measurement, Outcome
+from harness.core.records import Config, Measurement
 from harness.results import MeasurementRow
 from harness.results.database import now, utc_now
 from harness.search.manipulator import Cfg, SpaceManipulator
@@ -125,99 +125,6 @@ class Driver(SearchDriver):  # type: ignore[misc]
                 made.tuning_run = None
             self.session.expunge(made)
 
-    def propose(self) -> Config | None:
-        """Return the next proposal that is not measured yet, the same until it is tested; None
-        where the search has ended. Needs a parallelism of 1."""
-        idle = 0
-        while self.pending or not self.convergence_criteria():
-            if self._test_again():
-                continue
-            if not self.pending:
-                idle = 0 if self.run_generation_techniques() else idle + 1
-            proposed = [request.configuration.config for request in self.pending]
-            if idle > self.args.bail_threshold or set(proposed) - self._search.known.keys():
-                return next(iter(proposed), None)
-            self.run_generation_results()
-            self.generation += 1
-        return None
-
-    def test(self, config: Config) -> Measurement:
-        """Measure the proposal, or a legal configuration of the caller; return what is known of it
-        where it was measured before. Another proposal waits."""
-        while self._test_again():
-            pass
-        return self._test(config)
-
-    def _test(self, config: Config) -> Measurement:
-        waiting = [r for r in self.pending if r.configuration.config != config]
-        if len(waiting) == len(self.pending):
-            self._queue(self._request(dict(config), _CALLER))
-        self.pending = [r for r in self.pending if r.configuration.config == config]
-        self.run_generation_results()
-        self.generation += 1
-        self.pending = waiting
-        self.write()
-        return self._search.known[config].measurement
-
-    def _test_again(self) -> bool:
-        """Test what the caller of an earlier session made up, if it is its turn: then the
-        techniques propose the same again."""
-        if not self._of_caller or min(self._of_caller) > len(self._results):
-            return False
-        self._test(self._of_caller.pop(min(self._of_caller)))
-        return True
-
-    def convergence_criteria(self) -> bool:
-        """Stop at the test limit, or for another reason."""
-        is_spent: bool = self.test_count >= self.args.test_limit
-        return is_spent or self.why_ended() is not EndReason.LIMIT
-
-    def why_ended(self) -> EndReason:
-        """Say why nothing more is tested; LIMIT also while the search goes on."""
-        count = self._search.space.count
-        if self.is_time_up():
-            return EndReason.TIME
-        if count is not None and len(self.taken) >= count:
-            return EndReason.EXHAUSTED
-        if self.tally.free_in_a_row >= MAX_FREE_IN_A_ROW:
-            return EndReason.REFUSED
-        if self.has_reached_peak():
-            return EndReason.PEAK
-        return EndReason.TECHNIQUE if self._has_ended else EndReason.LIMIT
-
-    def is_time_up(self) -> bool:
-        """Whether the time is up, so that no test may begin."""
-        return self._stop_at is not None and time.monotonic() >= self._stop_at
-
-    def has_reached_peak(self) -> bool:
-        """Whether the best is as near to the device's peak as the space asks for. Above it, the
-        peak is no limit: caches are faster, or the space's `work` is too much."""
-        best, enough = self.tally.best, self._peak_fraction
-        return bool(best and enough and enough <= best.observed.get(PEAK_FRACTION, 0) <= 1)
-
-    # -------------------------------------------------------------- methods for techniques
-
-    def get_configuration(self, cfg: Cfg) -> Any:
-        """Return the one object of a configuration, with a copy, since techniques change theirs.
-
-        `cfg` is made legal in place. The legal configuration near it may be chosen by chance, and
-        a technique that asks for its proposal again must get the same one.
-        """
-        key = self.manipulator.hash_config(cfg)
-        if key not in self._configurations:
-            self.manipulator.normalize(cfg)
-            key = self.manipulator.hash_config(cfg)
-        if key not in self._configurations:
-            config = Config(cfg)
-            configuration = Configuration(hash=config.digest, data=dict(cfg))
-            configuration.config = config
-            self._configurations[key] = configuration
-        return self._configurations[key]
-
-    def results_query(self, config: Any) -> _ResultList:
-        """Return the result of a configuration, if there is one."""
-        return _ResultList([self._results[config.hash]] if config.hash in self._results else [])
-
     # ----------------------------------------------------------------------- proposals
 
     def run_generation_techniques(self) -> int:
@@ -231,7 +138,9 @@ class Driver(SearchDriver):  # type: ignore[misc]
                 break
             requested += 1
             new += self._queue(request)
-        self._idle = 0 if new else self._idle + 1
+        self._idle += 1
+        if new:
+            self._idle = 0
         return requested
 
     def _next_request(self) -> Request | None:
@@ -240,7 +149,9 @@ class Driver(SearchDriver):  # type: ignore[misc]
         if self._idle >= _IDLE_GENERATIONS:
             self._idle = 0
             drawn = self.manipulator.draw_unmeasured(self.taken)
-            return self._request(drawn, UNMEASURED) if drawn else None
+            if drawn is None:
+                return None
+            return self._request(drawn, UNMEASURED)
         desired = self.root_technique.desired_result()
         # False says that it waits for results, None that it asks for nothing.
         self._has_ended = desired is None and isinstance(self.root_technique, SelfContained)
@@ -264,13 +175,15 @@ class Driver(SearchDriver):  # type: ignore[misc]
 
     def run_generation_results(self, offset: int = 0) -> None:
         """Measure the pending requests in order; then pass the results on to the techniques."""
-        search, best = self._search, self.best_result
+        search = self._search
+        best = self.best_result
         configs = [request.configuration.config for request in self.pending]
-        search.measurer.expect(search.space, [c for c in configs if c not in search.known])
+        search.interface.expect([c for c in configs if c not in search.known])
         self.new_results = []
         while self.pending and not (self.is_time_up() or self.has_reached_peak()):
             result = self._answer(self.pending.pop(0), best)
-            best = result if result.was_new_best else best
+            if result.was_new_best:
+                best = result
             self.new_results.append(result)
         for result in self.new_results:
             self._results[result.configuration.hash] = result
@@ -285,16 +198,17 @@ class Driver(SearchDriver):  # type: ignore[misc]
 
     def _answer(self, request: Request, best: Any) -> Any:
         """Return the result of a request; store what is new about it, unless a replay waits."""
-        search, config = self._search, request.configuration.config
-        stored, fastest = search.known.get(config), self.tally.best
-        request.start_date, began_s = utc_now(), time.monotonic()
+        search = self._search
+        config = request.configuration.config
+        stored = search.known.get(config)
+        request.start_date = utc_now()
+        began_s = time.monotonic()
         if stored is None:
-            best_s = fastest.time_s if fastest else None
-            problem = search.plan.problem
-            measurement = search.measurer.measure(search.space, problem, config, best_s)
+            result = search.interface.run(request, None, None)
         else:
-            measurement = stored.measurement
-        request.result = result = _result(request, measurement)
+            result = search.interface.result(request.configuration, stored.measurement)
+        request.result = result
+        measurement: Measurement = result.measurement
         result.collection_cost = time.monotonic() - began_s
         result.was_new_best = best is None or self.objective.lt(result, best)
         self.tally.note(measurement, replayed=stored is not None)
@@ -303,8 +217,8 @@ class Driver(SearchDriver):  # type: ignore[misc]
         if stored is None or config.digest not in self._answered:
             row_id = None if stored is None else stored.id
             self._unwritten.append(_Answer(request, result, measurement, row_id))
-            is_replay, waits_s = search.measurer.is_replay, time.monotonic() - self._written_at
-            if not is_replay or waits_s >= WRITE_EVERY_S:
+            waits_s = time.monotonic() - self._written_at
+            if waits_s >= WRITE_EVERY_S or not search.interface.measurer.is_replay:
                 self.write()
         return result
 
@@ -360,13 +274,111 @@ class Driver(SearchDriver):  # type: ignore[misc]
         store.add_requests(self.run_id, plan, configs, requests)
         return ids
 
+    # ----------------------------------------------------------------------------- the end
 
-def _result(request: Request, measurement: Measurement) -> Any:
-    """Make OpenTuner's result. A failure is an ERROR of infinite time: with NaN, 0 or None it
-    would win, or crash the search."""
-    return Result(
-        configuration=request.configuration,
-        state="OK" if measurement.outcome is Outcome.OK else "ERROR",
-        time=measurement.time_s,
-        collection_date=utc_now(),
-    )
+    def convergence_criteria(self) -> bool:
+        """Stop at the test limit, or for another reason."""
+        is_spent: bool = self.test_count >= self.args.test_limit
+        return is_spent or self.why_ended() is not EndReason.LIMIT
+
+    def why_ended(self) -> EndReason:
+        """Say why nothing more is tested; LIMIT also while the search goes on."""
+        count = self._search.space.count
+        if self.is_time_up():
+            return EndReason.TIME
+        if count is not None and len(self.taken) >= count:
+            return EndReason.EXHAUSTED
+        if self.tally.free_in_a_row >= MAX_FREE_IN_A_ROW:
+            return EndReason.REFUSED
+        if self.has_reached_peak():
+            return EndReason.PEAK
+        if self._has_ended:
+            return EndReason.TECHNIQUE
+        return EndReason.LIMIT
+
+    def is_time_up(self) -> bool:
+        """Whether the time is up, so that no test may begin."""
+        return self._stop_at is not None and time.monotonic() >= self._stop_at
+
+    def has_reached_peak(self) -> bool:
+        """Whether the best is as near to the device's peak as the space asks for. Above it, the
+        peak is no limit: caches are faster, or the space's `work` is too much."""
+        best = self._search.interface.best
+        if best is None or self._peak_fraction is None:
+            return False
+        return self._peak_fraction <= best.observed.get(PEAK_FRACTION, 0) <= 1
+
+    # ------------------------------------------------------------- methods for techniques
+
+    def get_configuration(self, cfg: Cfg) -> Any:
+        """Return the one object of a configuration, with a copy, since techniques change theirs.
+
+        `cfg` is made legal in place. The legal configuration near it may be chosen by chance, and
+        a technique that asks for its proposal again must get the same one.
+        """
+        key = self.manipulator.key(cfg)
+        if key not in self._configurations:
+            self.manipulator.normalize(cfg)
+            key = self.manipulator.key(cfg)
+        if key not in self._configurations:
+            config = Config(cfg)
+            configuration = Configuration(hash=config.digest, data=dict(cfg))
+            configuration.config = config
+            self._configurations[key] = configuration
+        return self._configurations[key]
+
+    def results_query(self, config: Any) -> _ResultList:
+        """Return the result of a configuration, if there is one."""
+        if config.hash not in self._results:
+            return _ResultList()
+        return _ResultList([self._results[config.hash]])
+
+    # ------------------------------------------------------------- a caller who decides
+
+    def propose(self) -> Config | None:
+        """Return the next proposal that is not measured yet, the same until it is tested; None
+        where the search has ended. Needs a parallelism of 1."""
+        idle = 0
+        while self.pending or not self.convergence_criteria():
+            if self._test_again():
+                continue
+            if not self.pending:
+                idle = 0 if self.run_generation_techniques() else idle + 1
+            proposed = [request.configuration.config for request in self.pending]
+            if set(proposed) - self._search.known.keys():
+                first: Config = proposed[0]
+                return first
+            if idle > self.args.bail_threshold:
+                return None
+            self.run_generation_results()
+            self.generation += 1
+        return None
+
+    def test(self, config: Config) -> Measurement:
+        """Measure the proposal, or a legal configuration of the caller; return what is known of it
+        where it was measured before. Another proposal waits."""
+        while self._test_again():
+            pass
+        return self._test(config)
+
+    def _test(self, config: Config) -> Measurement:
+        waiting = [r for r in self.pending if r.configuration.config != config]
+        if len(waiting) == len(self.pending):
+            self._queue(self._request(dict(config), _CALLER))
+        self.pending = [r for r in self.pending if r not in waiting]
+        self.run_generation_results()
+        self.generation += 1
+        self.pending = waiting
+        self.write()
+        return self._search.known[config].measurement
+
+    def _test_again(self) -> bool:
+        """Test what the caller of an earlier session made up, if it is its turn: then the
+        techniques propose the same again."""
+        if not self._of_caller:
+            return False
+        turn = min(self._of_caller)
+        if turn > len(self._results):
+            return False
+        self._test(self._of_caller.pop(turn))
+        return True

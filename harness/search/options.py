@@ -11,11 +11,11 @@ from enum import Enum
 import opentuner
 
 from harness.core.records import Config, Measurement, Outcome
-from harness.measure.measurer import Measurer
 from harness.models.transfer_prior import TransferData
 from harness.results import MeasurementRow, RunPlan, Store
 from harness.results.ledger import Ledger
 from harness.results.notes import Notes
+from harness.search.interface import InputInterface
 from harness.search.techniques import sole_technique
 from harness.space import Space
 
@@ -54,7 +54,9 @@ class SearchOptions:
     def free_outcomes(self) -> frozenset[Outcome]:
         """The outcomes that do not count against the test limit."""
         sole = sole_technique(self.techniques)
-        return frozenset() if sole is None or self.counts_all else sole.free_outcomes
+        if sole is None or self.counts_all:
+            return frozenset()
+        return sole.free_outcomes
 
     def for_opentuner(self) -> argparse.Namespace:
         """Return OpenTuner's own arguments and no others, since OpenTuner stores them."""
@@ -96,7 +98,7 @@ class InputSearch:
 
     plan: RunPlan
     space: Space
-    measurer: Measurer
+    interface: InputInterface
     store: Store
     ledger: Ledger
     report: Report
@@ -111,33 +113,38 @@ class InputSearch:
 
 
 class Tally:
-    """Counts the tests of a search, and remembers the best measurement."""
+    """Counts and reports the tests of a search."""
 
     def __init__(self, search: InputSearch, options: SearchOptions) -> None:
-        self._plan, self._report = search.plan, search.report
+        self._search = search
         self._free = options.free_outcomes
         self.total = search.space.budget(search.plan.test_limit)
         self.tests = 0  # that counted, replayed ones included
         self.free_in_a_row = 0
-        self.best: Measurement | None = None
         self._outcomes: Counter[Outcome] = Counter()
         self._shared = 0
 
     def note(self, measurement: Measurement, replayed: bool) -> None:
         """Take in and report a test that has ended."""
         self._outcomes[measurement.outcome] += 1
-        self._shared += measurement.shared_with is not None
+        if measurement.shared_with is not None:
+            self._shared += 1
         if measurement.outcome in self._free:
             self.free_in_a_row += 1
         else:
             self.free_in_a_row = 0
             self.tests += 1
-        if measurement.outcome is Outcome.OK and (
-            self.best is None or measurement.time_s < self.best.time_s
-        ):
-            self.best = measurement
-        counts = int(replayed), self._outcomes, self._shared
-        self._report(Progress(self._plan, self.tests, self.total, measurement, self.best, *counts))
+        progress = Progress(
+            plan=self._search.plan,
+            ordinal=self.tests,
+            total=self.total,
+            measurement=measurement,
+            best=self._search.interface.best,
+            replayed=int(replayed),
+            outcomes=self._outcomes,
+            shared=self._shared,
+        )
+        self._search.report(progress)
 
 
 class EndReason(str, Enum):

@@ -1,4 +1,22 @@
-"""The search of one input, from its options to its end."""
+"""The search of one input, from its options to its end.
+
+`open_search` begins it, `driver.main()` is the loop of OpenTuner's SearchDriver, and the end of
+the block stores how it ended. The loop calls these methods of our Driver, in this order, until
+there is nothing more to test:
+
+| method | what it does |
+|---|---|
+| `convergence_criteria` | says whether the test limit or another reason ends the search |
+| `run_generation_techniques` | asks seeds and techniques for up to `parallelism` configurations |
+| `run_generation_results` | starts their builds; then, for each of them, `_answer`: |
+| - `InputInterface.run` | builds, verifies and times it, unless the database has its measurement |
+| - `Tally.note` | counts and reports it |
+| - `write` | stores it, in one commit |
+| `on_result` of each technique | learns from the results of all techniques |
+| `result_callbacks` | passes each result on to the technique that asked for it |
+
+Techniques call `get_configuration`, `results_query` and `register_result_callback` meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +59,9 @@ def open_search(search: InputSearch, options: SearchOptions) -> Iterator[Driver]
         yield driver
         driver.write()
     ended = driver.why_ended()
-    is_round = ended is EndReason.LIMIT and options.test_limit < search.plan.test_limit
-    is_cut = ended is EndReason.TIME or is_round
+    is_cut = ended is EndReason.TIME
+    if ended is EndReason.LIMIT:
+        is_cut = options.test_limit < search.plan.test_limit  # a round of a validation
 
     def end() -> None:
         if not is_cut:
@@ -127,5 +146,8 @@ def find_ended(
 
 def _starts(begun: Sequence[Config], own: Sequence[Config], space: Space) -> list[Config]:
     """Add to the seeds of a run the user's own that a continued run did not have."""
-    added = map(space.canonical, own)
-    return [*begun, *(s for s in added if s not in begun and space.is_legal(s))]
+    starts = list(begun)
+    for seed in map(space.canonical, own):
+        if seed not in starts and space.is_legal(seed):
+            starts.append(seed)
+    return starts

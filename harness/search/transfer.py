@@ -4,6 +4,7 @@ the database. Of each, the configurations that are points of the searched space 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +13,11 @@ from harness.core.errors import UsageError
 from harness.core.records import Input, Measurement, Outcome, Value, shown
 from harness.models.columns import nearest_first
 from harness.models.transfer_prior import MOST_ROWS, SourceTask, TransferData
-from harness.recordings.recording import RecordedTable, Recording
+from harness.recordings.recording import Recording
 from harness.results import MeasurementRows, RunPlan, Store
 from harness.results.campaigns import other_devices, read_device
 from harness.results.notes import DeviceResults, Notes
-from harness.space import PointArray, Space
+from harness.space import Space
 from harness.space_file import Parameter
 
 
@@ -29,8 +30,11 @@ class TransferSources:
 
     def technique(self, names: Sequence[str]) -> str:
         """Name a run's technique as the database stores it: a warm start makes it another run."""
-        digests = [recording.sha256[:8] for recording in self.recordings]
-        return ",".join(names) + (f" (with data of {', '.join(digests)})" if digests else "")
+        name = ",".join(names)
+        if not self.recordings:
+            return name
+        digests = ", ".join(recording.sha256[:8] for recording in self.recordings)
+        return f"{name} (with data of {digests})"
 
     def describe(self, space: Space, problem: Input) -> Iterator[str]:
         """Describe each recording in a line, with what of it is legal on one input.
@@ -48,13 +52,17 @@ class TransferSources:
     ) -> TransferData | None:
         """Gather what recordings, `stored` results of other devices and measurements of other
         inputs say of an input; None where there are none. Raises UsageError as `describe` does."""
-        tasks = [task for source in self._matches(space) for task in source.tasks(problem)]
-        counts = {other: len(source) for other, source in measured.items()}
+        tasks: list[SourceTask] = []
+        for recording in self._matches(space):
+            tasks += recording.tasks(problem)
         tasks += stored
+        counts = {other: len(measurements) for other, measurements in measured.items()}
         tasks += _alike(problem, counts, lambda other: _task(space, other, measured[other]))
+        if not tasks:
+            return None
         if any(task.problem is None or set(task.problem) != set(problem) for task in tasks):
             tasks = [SourceTask(task.positions, task.times_s) for task in tasks]
-        return TransferData(problem, tuple(tasks)) if tasks else None
+        return TransferData(problem, tuple(tasks))
 
     def _matches(self, space: Space) -> list[_MatchedRecording]:
         if not self._matched or self._matched[0].parameters != space.parameters:
@@ -82,16 +90,20 @@ class StoredSources:
         run = store.begun(plan)
         if run is not None:
             return run.notes.get("warm_start", ())
-        if self._now is None and self._wanted:  # once: all inputs start from the same results
-            self._now = store.read(
-                lambda: other_devices(store.connection, plan.spec, plan.environment)
-            )
-        return self._now or ()
+        if self._now is None:  # once: all inputs start from the same results
+            self._now = ()
+            if self._wanted:
+                self._now = store.read(
+                    lambda: other_devices(store.connection, plan.spec, plan.environment)
+                )
+        return self._now
 
     def notes(self, plan: RunPlan) -> Notes:
         """Return the note of a run that begins; none where no other device has results."""
         sources = self.of(plan)
-        return {"warm_start": sources} if sources else {}
+        if not sources:
+            return {}
+        return {"warm_start": sources}
 
     def tasks(self, plan: RunPlan, space: Space) -> list[SourceTask]:
         """Return what these results teach about a run's input: of each device, the inputs that
@@ -99,15 +111,16 @@ class StoredSources:
         tasks: list[SourceTask] = []
         for source in self.of(plan):
             rows = self._read(plan, source)
-
-            def task(other: Input, source: DeviceResults = source) -> SourceTask | None:
-                if (source, other) not in self._tasks:
-                    measured = self._rows[source][other].measurements()
-                    self._tasks[source, other] = _task(space, other, measured)
-                return self._tasks[source, other]
-
-            tasks += _alike(plan.problem, {other: len(own) for other, own in rows.items()}, task)
+            counts = {other: len(measured) for other, measured in rows.items()}
+            tasks += _alike(plan.problem, counts, partial(self._task, space, source))
         return tasks
+
+    def _task(self, space: Space, source: DeviceResults, other: Input) -> SourceTask | None:
+        """Return what a device measured on an input, which is looked up once."""
+        if (source, other) not in self._tasks:
+            measured = self._rows[source][other].measurements()
+            self._tasks[source, other] = _task(space, other, measured)
+        return self._tasks[source, other]
 
     def _read(self, plan: RunPlan, source: DeviceResults) -> Mapping[Input, MeasurementRows]:
         store = self._store
@@ -123,35 +136,36 @@ class StoredSources:
         return self._rows[source]
 
 
-def _most_alike(problem: Input, rows: Mapping[Input, int]) -> list[Input]:
-    """Choose the inputs most like this one until a forest has enough rows to learn from; all of
-    them where their features differ from its own. `rows` counts the measurements of each."""
-    if sum(rows.values()) <= MOST_ROWS or any(set(other) != set(problem) for other in rows):
-        return list(rows)
-    chosen, total = [], 0
-    for other in nearest_first(problem, list(rows)):
-        if total < MOST_ROWS:
-            chosen.append(other)
-        total += rows[other]
-    return chosen
-
-
 def _alike(
-    problem: Input, rows: Mapping[Input, int], task: Callable[[Input], SourceTask | None]
+    problem: Input, counts: Mapping[Input, int], task: Callable[[Input], SourceTask | None]
 ) -> list[SourceTask]:
-    """Make the tasks of the most alike inputs on which anything worked."""
-    return [
-        task_found for task_found in map(task, _most_alike(problem, rows)) if task_found is not None
-    ]
+    """Make the tasks of the inputs most like this one until a forest has enough rows to learn from;
+    of all where their features are not its own. `counts` has the measurements of each."""
+    others = list(counts)
+    total = sum(counts.values())
+    if total > MOST_ROWS and all(set(other) == set(problem) for other in others):
+        total = 0
+        nearest = nearest_first(problem, others)
+        others = []
+        while total < MOST_ROWS:
+            others.append(nearest[len(others)])
+            total += counts[others[-1]]
+    tasks = map(task, others)
+    return [made for made in tasks if made is not None]
 
 
 def _task(space: Space, other: Input, measured: Iterable[Measurement]) -> SourceTask | None:
-    """Keep the measurements of an input that are points of a space; None where all failed."""
-    kept = [m for m in measured if m.outcome is not Outcome.ILLEGAL and space.is_point(m.config)]
-    if all(m.outcome is not Outcome.OK for m in kept):
+    """Make a task of the measurements of an input that are points of a space; None where none of
+    them worked."""
+    configs = []
+    times_s = []
+    for measurement in measured:
+        if measurement.outcome is not Outcome.ILLEGAL and space.is_point(measurement.config):
+            configs.append(space.canonical(measurement.config))
+            times_s.append(measurement.time_s)
+    if not np.isfinite(times_s).any():
         return None
-    positions = space.encode_all([space.canonical(m.config) for m in kept])
-    return SourceTask(positions, np.array([m.time_s for m in kept]), other)
+    return SourceTask(space.encode_all(configs), np.array(times_s), other)
 
 
 class _MatchedRecording:
@@ -162,78 +176,66 @@ class _MatchedRecording:
 
     def __init__(self, space: Space, recording: Recording) -> None:
         """Raises UsageError for a recording of another kernel."""
-        self.recording, self.parameters = recording, space.parameters
-        self._moves = [_moves(recording, parameter) for parameter in space.parameters]
+        self.recording = recording
+        self.parameters = space.parameters
+        moves = [_moves(recording, parameter) for parameter in space.parameters]
         self._fixed = _fixed_positions(space, recording)
-        self._points: dict[Input, tuple[PointArray, npt.NDArray[np.bool_]]] = {
-            other: self._matching(table, space.encode_all([]).dtype)
-            for other, table in recording.tables.items()
-        }
-
-    def _matching(
-        self, table: RecordedTable, dtype: np.dtype[np.signedinteger]
-    ) -> tuple[PointArray, npt.NDArray[np.bool_]]:
-        """Return the points of a table, and which of its rows they are."""
-        points = np.empty((len(table), len(self._moves)), dtype)
-        for axis, (column, moves) in enumerate(self._moves):
-            points[:, axis] = moves[table.positions[:, column]]
-        fits = np.zeros(len(table), dtype=bool)
-        fits[table.legal] = (points[table.legal] >= 0).all(axis=1)
-        for column, position in self._fixed.items():
-            fits &= table.positions[:, column] == position
-        return points[fits], fits
+        self._tasks: dict[Input, SourceTask] = {}
+        for other, table in recording.tables.items():
+            points = np.empty((len(table), len(moves)), space.dtype)
+            for axis, (column, positions) in enumerate(moves):
+                points[:, axis] = positions[table.positions[:, column]]
+            fits = np.zeros(len(table), dtype=bool)
+            fits[table.legal] = True
+            fits &= (points >= 0).all(axis=1)
+            for column, position in self._fixed.items():
+                fits &= table.positions[:, column] == position
+            self._tasks[other] = SourceTask(points[fits], table.times_s[fits], other)
 
     def tasks(self, problem: Input) -> list[SourceTask]:
         """Return the tasks of the recorded inputs that are most like this one.
 
         Raises UsageError where none of their configurations worked.
         """
-        counts = {other: len(fits) for other, (_, fits) in self._points.items()}
-        tasks = _alike(problem, counts, self._task)
+        counts = {other: len(table) for other, table in self.recording.tables.items()}
+        tasks = _alike(problem, counts, self._tasks.get)
+        tasks = [task for task in tasks if np.isfinite(task.times_s).any()]
         if not tasks:
-            known = any(len(points) for points, _ in self._points.values())
-            which = "of this space worked" if known else "has values of this space's parameters"
+            which = "has values of this space's parameters"
+            if any(len(task.positions) for task in self._tasks.values()):
+                which = "of this space worked"
             raise UsageError(f"{self.recording.path}: no recorded configuration {which}")
         return tasks
-
-    def _task(self, other: Input) -> SourceTask | None:
-        points, fits = self._points[other]
-        times_s = self.recording.tables[other].times_s[fits]
-        return SourceTask(points, times_s, other) if np.isfinite(times_s).any() else None
 
     def describe(self, space: Space, problem: Input) -> str:
         """Describe in a line what was read; `space` is that of the input `problem`.
 
         Raises UsageError where nothing of it can be used.
         """
-        recording, inputs = self.recording, len(self._points)
+        recording = self.recording
         self.tasks(problem)
         total = sum(map(len, recording.tables.values()))
-        fitting = sum(len(points) for points, _ in self._points.values())
-        legal = sum(int(space.are_legal(points).sum()) for points, _ in self._points.values())
+        points = np.concatenate([task.positions for task in self._tasks.values()])
+        legal = int(space.are_legal(points).sum())
+        counted = f"{len(points):,} belong to this space, {legal:,} are legal on ({problem})"
         if total == legal:
             counted = f"all legal on ({problem})"
-        else:
-            counted = f"{fitting:,} belong to this space, {legal:,} are legal on ({problem})"
-        across = f" on {inputs:,} inputs" if inputs > 1 else ""
-        parts = (
+        across = ""
+        if len(self._tasks) > 1:
+            across = f" on {len(self._tasks):,} inputs"
+        parts = [
             f"{recording.path.name}: {recording.kind} of {recording.title} on {recording.device}",
             f"{total:,} configurations{across}, {counted}",
-            *self._differences(problem),
-        )
-        return "; ".join(parts)
-
-    def _differences(self, problem: Input) -> Iterator[str]:
-        """Say what of the recording does not count, since this space lacks it."""
-        theirs = self.recording.parameters
-        fixed = [
-            f"{theirs[column].name}={shown(theirs[column].values[position])}"
-            for column, position in self._fixed.items()
         ]
+        fixed = []
+        for column, position in self._fixed.items():
+            parameter = recording.parameters[column]
+            fixed.append(f"{parameter.name}={shown(parameter.values[position])}")
         if fixed:
-            yield f"only rows with {', '.join(fixed)}"
-        if set(self.recording.features) != set(problem):
-            yield f"ignored features: {', '.join(self.recording.features)}"
+            parts.append(f"only rows with {', '.join(fixed)}")
+        if set(recording.features) != set(problem):
+            parts.append(f"ignored features: {', '.join(recording.features)}")
+        return "; ".join(parts)
 
 
 def _moves(recording: Recording, parameter: Parameter) -> tuple[int, npt.NDArray[np.int64]]:
@@ -245,20 +247,26 @@ def _moves(recording: Recording, parameter: Parameter) -> tuple[int, npt.NDArray
             f"{recording.path}: has no parameter {parameter.name}, only {', '.join(names)}; "
             "--warm-start needs recordings of the same kernel"
         )
-    column, ours = names.index(parameter.name), parameter.values
+    column = names.index(parameter.name)
     keys = [_key(value) for value in recording.parameters[column].values]
+    ours = parameter.values
+    position_of: dict[Value, int]
     if isinstance(ours, range):  # of millions of values, perhaps
-        whole = [int(k) if isinstance(k, float) and k.is_integer() else None for k in keys]
-        positions = [-1 if k is None or k not in ours else ours.index(k) for k in whole]
+        position_of = {}
+        for key in keys:
+            if isinstance(key, float) and key.is_integer() and int(key) in ours:
+                position_of[key] = ours.index(int(key))
     else:
-        known = {_key(value): position for position, value in enumerate(ours)}
-        positions = [known.get(key, -1) for key in keys]
+        position_of = {_key(value): position for position, value in enumerate(ours)}
+    positions = [position_of.get(key, -1) for key in keys]
     return column, np.array(positions, dtype=np.int64)
 
 
 def _key(value: Value) -> Value:
     """Make values comparable: one file has 16 or true where another has 16.0 or 1."""
-    return float(value) if isinstance(value, (bool, int, float)) else value
+    if isinstance(value, (bool, int, float)):
+        return float(value)
+    return value
 
 
 def _fixed_positions(space: Space, recording: Recording) -> Mapping[int, int]:
@@ -267,17 +275,19 @@ def _fixed_positions(space: Space, recording: Recording) -> Mapping[int, int]:
     names = {p.name for p in space.parameters}
     fixed = {}
     for column, parameter in enumerate(recording.parameters):
-        if parameter.name not in names and len(parameter.values) > 1:
-            if parameter.name not in space.default:
-                raise UsageError(
-                    f"{recording.path}: has a parameter {parameter.name} that this space lacks; "
-                    "--warm-start needs recordings of the same kernel"
-                )
-            value, keys = space.default[parameter.name], list(map(_key, parameter.values))
-            if _key(value) not in keys:
-                raise UsageError(
-                    f"{recording.path}: {parameter.name} is never {shown(value)}, its value in "
-                    "this space"
-                )
-            fixed[column] = keys.index(_key(value))
+        if parameter.name in names or len(parameter.values) == 1:
+            continue
+        if parameter.name not in space.default:
+            raise UsageError(
+                f"{recording.path}: has a parameter {parameter.name} that this space lacks; "
+                "--warm-start needs recordings of the same kernel"
+            )
+        value = space.default[parameter.name]
+        keys = [_key(recorded) for recorded in parameter.values]
+        if _key(value) not in keys:
+            raise UsageError(
+                f"{recording.path}: {parameter.name} is never {shown(value)}, its value in "
+                "this space"
+            )
+        fixed[column] = keys.index(_key(value))
     return fixed

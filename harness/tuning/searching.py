@@ -20,6 +20,7 @@ from harness.core.arrays import Flags
 from harness.core.records import Config, Input
 from harness.models.columns import nearest_first
 from harness.models.transfer_prior import TransferData
+from harness.search import InputInterface
 from harness.search.driver import MAX_FREE_IN_A_ROW
 from harness.search.options import EndReason, InputSearch, Progress, Searched, SearchOptions
 from harness.search.run import EndedSearch, find_ended, search_input
@@ -82,7 +83,8 @@ class Searching:
         before it."""
         state, count = self.state, len(self.state.spec.inputs)
         space, plan = state.space(problem), state.run_plan(problem)
-        search = InputSearch(plan, space, state.measurer, state.store, state.ledger, self._note)
+        interface = InputInterface(state.spec, problem, space, state.measurer)
+        search = InputSearch(plan, space, interface, state.store, state.ledger, self._note)
         rows = state.ledger.searched(problem).rows
         ended = state.store.read(lambda: find_ended(search, options, rows))
         budget = space.budget(options.test_limit)
@@ -105,10 +107,11 @@ class Searching:
     def prepared(self, problem: Input, before: Sequence[Input]) -> InputSearch:
         """Return the search of an input, with what is learnt from the inputs before it."""
         state, plan = self.state, self.state.run_plan(problem)
+        space, measurer = state.space(problem), state.measurer_for(problem)
         return InputSearch(
             plan,
-            state.space(problem),
-            state.measurer_for(problem),
+            space,
+            InputInterface(state.spec, problem, space, measurer),
             state.store,
             state.ledger,
             self._note,

@@ -25,7 +25,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.models.folds import ErrorSummary, relative_errors
 from harness.models.starchart import Axis, Growth, TreeTarget, grow
-from harness.search import InputSearch, Progress, search_input
+from harness.search import InputInterface, InputSearch, Progress, search_input
 from harness.search.driver import MAX_FREE_IN_A_ROW
 from harness.search.techniques import REFUSALS
 from harness.tuning.state import State
@@ -130,10 +130,9 @@ class UniformSampling:
         technique = f"{plan.technique} ({role.value})"
         plan = dataclasses.replace(plan, technique=technique, test_limit=draws)
         with state.leaving_out(problem):
-            measurer = state.measurer_for(problem)
-            search = InputSearch(
-                plan, state.space(problem), measurer, state.store, state.ledger, note
-            )
+            space, measurer = state.space(problem), state.measurer_for(problem)
+            interface = InputInterface(state.spec, problem, space, measurer)
+            search = InputSearch(plan, space, interface, state.store, state.ledger, note)
             state.runs[problem] = search_input(search, options).run_id
         self._drawn[role, problem] = len(samples)
         return samples

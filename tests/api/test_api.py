@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 PUBLIC = [
     "HarnessError",
+    "MeasurementInterface",
     "Spec",
     "TuneResults",
     "__version__",

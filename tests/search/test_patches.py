@@ -6,16 +6,21 @@ import importlib
 import importlib.metadata
 import logging
 import os
+import random
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.core.errors import HarnessError
+from harness.core.records import Input
 from harness.search import patches, techniques
+from harness.search.manipulator import SpaceManipulator
+from harness.space import ConstrainedSpace
 from tests.helpers.replays import FormulaMeasurer, make_spec, ran
 
 patches.apply()
@@ -99,5 +104,68 @@ def test_seed_repeats_under_another_clock(
     assert asked[0] == asked[1]
 
 
-def test_requests_are_no_objects_of_the_database() -> None:
-    assert technique.DesiredResult is patches.Request
+def test_requests_of_harness_driver_are_no_objects_of_the_database() -> None:
+    values = {"configuration": None, "requestor": "a", "generation": 0, "request_date": None}
+    assert type(technique.DesiredResult(**values, tuning_run=None)) is patches.Request
+
+
+@pytest.mark.parametrize("name", ["RandomTorczon", "MultiTorczon", "PseudoAnnealingSearch"])
+def test_lists_are_sorted_with_a_comparison(name: str, tmp_path: Path) -> None:
+    measurer = FormulaMeasurer()
+    ran(make_spec(tmp_path), tmp_path / "r.db", measurer, technique=[name], test_limit=60)
+    assert len(measurer.asked) > 60
+
+
+def test_a_configuration_that_was_not_measured_is_the_slowest() -> None:
+    objective = opentuner.search.objective.MinimizeTime()
+    times = {"measured": [SimpleNamespace(time=1.0)], "not measured": []}
+    objective.driver = SimpleNamespace(results_query=lambda config: times[config])
+    assert objective.config_compare("measured", "not measured") < 0
+    assert objective.config_compare("not measured", "measured") > 0
+    assert objective.config_compare("not measured", "not measured") == 0
+
+
+def test_a_swarm_moves_the_particle_and_not_its_parents() -> None:
+    from opentuner.search.manipulator import EnumParameter
+
+    layout, particle, parent = EnumParameter("LAYOUT", ["row", "block"]), {}, {"LAYOUT": "block"}
+    particle["LAYOUT"] = "row"
+    layout.opn_stochastic_mix(particle, [particle, parent], [0, 1])
+    assert (particle, parent) == ({"LAYOUT": "block"}, {"LAYOUT": "block"})
+
+
+def test_a_swarm_sets_booleans_of_python(tmp_path: Path) -> None:
+    space = ConstrainedSpace.of(make_spec(tmp_path), Input({"m": 64, "n": 4096}), None)
+    manipulator = SpaceManipulator(space, random.Random(0))
+    (cache,) = [parameter for parameter in manipulator.params if parameter.name == "CACHE"]
+    config = manipulator.seed_config()
+    cache.op3_swarm(config, manipulator.random(), manipulator.random())
+    assert type(config["CACHE"]) is bool
+
+
+# OpenTuner's own driver; tests/search/test_interface.py runs it
+
+
+def test_the_times_of_its_log_are_seconds() -> None:
+    from logging.config import dictConfig
+
+    tuningrunmain = opentuner.tuningrunmain
+    formatter = tuningrunmain.the_logging_config["formatters"]["console"]
+    record = logging.makeLogRecord({"msg": "now"})
+    record.relativeCreated = 5000.0
+    root = logging.getLogger()
+    handlers = root.handlers.copy()
+    try:
+        dictConfig(
+            {
+                "version": 1,
+                "disable_existing_loggers": False,
+                "formatters": {"f": formatter},
+                "handlers": {"h": {"class": "logging.StreamHandler", "formatter": "f"}},
+                "loggers": {"opentuner_test": {"handlers": ["h"]}},
+            }
+        )
+        (handler,) = logging.getLogger("opentuner_test").handlers
+        assert handler.format(record).startswith("[     5s]")
+    finally:
+        root.handlers[:] = handlers

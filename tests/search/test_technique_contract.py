@@ -14,6 +14,7 @@ from harness.results import RunPlan, Store, writing
 from harness.results.ledger import Ledger
 from harness.search import (
     EndReason,
+    InputInterface,
     InputSearch,
     SearchOptions,
     search_input,
@@ -81,7 +82,7 @@ WALK = "HillClimb"
 """It leaves nothing to chance, and ends where no parameter can rise, whatever was not measured."""
 
 # A population that is larger than the test's budget; smaller, it comes to a second generation.
-SMALL_POPULATION = {"DifferentialEvolution_20_100": 12}
+SMALL_POPULATION = {"DifferentialEvolution_20_100": "population_size", "pso-OX1": "N"}
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,8 @@ class Searches:
         )
         seeds = [] if options.is_self_contained else [space.default]
         tests = Tests()
-        search = InputSearch(plan, space, measurer, self._store, Ledger(), tests.test, seeds)
+        interface = InputInterface(spec, plan.problem, space, measurer)
+        search = InputSearch(plan, space, interface, self._store, Ledger(), tests.test, seeds)
         found = search_input(search, options)
         requestors = {answer.requestor for answer in self._store.answers(found.run_id)}
         best = tests[-1].best and tests[-1].best.config
@@ -167,7 +169,7 @@ def technique(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     name: str = request.param
     registered = next((t for t in the_registry if t.name == name), None)
     if name in SMALL_POPULATION:
-        monkeypatch.setattr(registered, "population_size", SMALL_POPULATION[name])
+        monkeypatch.setattr(registered, SMALL_POPULATION[name], 12)
     return name
 
 

@@ -1,4 +1,4 @@
-"""The techniques that are offered: the project's own, and those of OpenTuner's that run here.
+"""The techniques that are offered: the project's own, and OpenTuner's.
 
 Published procedures alone have a run to themselves: G-ADAPT's hill climbing (Liu, Zhang, Shen, "A
 Cross-Input Adaptive Framework for GPU Program Optimizations", IPDPS 2009) and Starchart's sampling
@@ -9,7 +9,6 @@ Regression Trees", PACT 2013).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 from opentuner.search import technique
@@ -74,8 +73,11 @@ class HillClimb(SelfContained, SequentialSearchTechnique):  # type: ignore[misc]
         lowest = space.decode([0] * len(space.parameters))
         here = self.driver.get_configuration(dict(lowest))
         yield here
-        while uphill := list(map(dict, steps_up(space, here.config))):
-            steps = [self.driver.get_configuration(step) for step in uphill]
+        while True:
+            uphill = steps_up(space, here.config)
+            steps = [self.driver.get_configuration(dict(step)) for step in uphill]
+            if not steps:
+                return
             for step in steps:
                 self.yield_nonblocking(step)
             yield None
@@ -89,28 +91,17 @@ class HillClimb(SelfContained, SequentialSearchTechnique):  # type: ignore[misc]
 def steps_up(space: Space, here: Config) -> Iterator[Config]:
     """Yield for each parameter the legal configuration one step up, if there is one within 10,000
     values."""
-    positions = space.encode(here)
-    for index, parameter in enumerate(space.parameters):
-        above = range(positions[index] + 1, len(parameter.values))
-        higher = (
-            space.canonical(space.decode((*positions[:index], up, *positions[index + 1 :])))
-            for up in islice(above, _REACH)
-        )
-        yield from islice((step for step in higher if step != here and space.is_legal(step)), 1)
+    for parameter in space.parameters:
+        first = space.encode(here)[space.axis[parameter.name]] + 1
+        for value in parameter.values[first : first + _REACH]:
+            step = space.canonical(Config({**here, parameter.name: value}))
+            if step != here and space.is_legal(step):
+                yield step
+                break
 
 
 OWN: tuple[technique.SearchTechnique, ...] = (GaussianProcess(), HillClimb(), UniformRandom())
 """OpenTuner copies each at the start of a run."""
-
-OFFERED = (
-    *("AUCBanditMetaTechniqueA", "AUCBanditMetaTechniqueB", "AUCBanditMutationTechnique"),
-    *("DifferentialEvolution", "DifferentialEvolutionAlt", "DifferentialEvolution_20_100"),
-    *("NormalGreedyMutation05", "NormalGreedyMutation10", "NormalGreedyMutation20"),
-    *("UniformGreedyMutation05", "UniformGreedyMutation10", "UniformGreedyMutation20"),
-    *("RandomNelderMead", "RegularNelderMead", "RightNelderMead", "PureRandom"),
-    *("GGA", "ga-CX", "ga-OX1", "ga-OX3", "ga-PMX", "ga-PX", "ga-base"),
-)
-"""OpenTuner's own techniques that run with `harness.search.patches`; the others need more."""
 
 DEFAULT_TECHNIQUE = "GaussianProcess"
 """The technique that `auto` means: the best of those compared on recorded spaces, and the one that
@@ -122,21 +113,24 @@ for _technique in OWN:
 
 def techniques() -> tuple[str, ...]:
     """Return the names that --technique takes."""
-    return tuple(sorted([*OFFERED, *(own.name for own in OWN)]))
+    registered, _ = technique.all_techniques()
+    return tuple(sorted(offered.name for offered in registered))
 
 
 def resolve_techniques(names: Sequence[str]) -> tuple[str, ...]:
     """Check the names of techniques, and replace `auto` by the default. Raises UsageError."""
-    offered = techniques()
-    resolved = tuple(DEFAULT_TECHNIQUE if name == "auto" else name for name in names)
-    for name in resolved:
+    offered = [*techniques(), "auto"]
+    for name in names:
         if name not in offered:
-            hint = suggestion(name, [*offered, "auto"], "--list-techniques lists them")
+            hint = suggestion(name, offered, "--list-techniques lists them")
             raise UsageError(f"there is no technique {name}; {hint}")
-    return resolved
+    resolved = {"auto": DEFAULT_TECHNIQUE}
+    return tuple(resolved.get(name, name) for name in names)
 
 
 def sole_technique(names: Sequence[str]) -> SelfContained | None:
     """Return the self-contained technique that has a run to itself, if there is one."""
-    alone = [own for own in OWN if isinstance(own, SelfContained) and {*names} == {own.name}]
-    return alone[0] if alone else None
+    for technique_alone in OWN:
+        if isinstance(technique_alone, SelfContained) and set(names) == {technique_alone.name}:
+            return technique_alone
+    return None

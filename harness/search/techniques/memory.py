@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import filterfalse
 
 import numpy as np
 import numpy.typing as npt
@@ -47,24 +46,28 @@ class Memory:
     def __init__(
         self, space: Space, rng: np.random.Generator, transfer: TransferData | None
     ) -> None:
-        self.space, self.rng = space, rng
+        self.space = space
+        self.rng = rng
         self.encoder = ConfigEncoder(space.parameters)
         self.prior = None
         if transfer is not None and len(self.encoder.groups):  # several configurations
             self.prior = Prior(space, self.encoder, transfer, rng)
         self._positions = space.encode_all([])
         self._points = self.encoder.points(self._positions)
-        self._times_s, self._expected = np.empty(0), np.empty(0)
+        self._times_s = np.empty(0)
+        self._expected = np.empty(0)
         self._seen: set[bytes] = set()  # measured, or asked for
         self._neighbours = lru_cache(_MOST_CENTRES)(self._find_neighbours)
 
     def add(self, config: Config, time_s: float) -> None:
         """Note a result; infinity is a failure."""
         positions = self.space.encode_all([config])
+        points = self.encoder.points(positions)
+        expected = self.expect(positions)
         self._positions = np.concatenate([self._positions, positions])
-        self._points = np.concatenate([self._points, self.encoder.points(positions)])
+        self._points = np.concatenate([self._points, points])
         self._times_s = np.append(self._times_s, time_s)
-        self._expected = np.concatenate([self._expected, self.expect(positions)])
+        self._expected = np.concatenate([self._expected, expected])
         self._seen.add(positions.tobytes())
 
     @property
@@ -78,7 +81,9 @@ class Memory:
 
     def expect(self, positions: PointArray) -> Array:
         """Return the prior's expectations of points; 0 without a prior."""
-        return np.zeros(len(positions)) if self.prior is None else self.prior.expect(positions)
+        if self.prior is None:
+            return np.zeros(len(positions))
+        return self.prior.expect(positions)
 
     def is_enough(self, count: int) -> bool:
         """Whether there are `count` results, enough of them with a time for a model."""
@@ -111,11 +116,11 @@ class Memory:
 
     def unseen(self, points: Iterable[PointArray]) -> PointArray:
         """Return the distinct points among these that are neither measured nor pending."""
-        positions = np.ascontiguousarray(np.concatenate([self.space.encode_all([]), *points]))
+        positions = np.concatenate([self.space.encode_all([]), *points])
         width = positions.dtype.itemsize * positions.shape[1]
-        keys = positions.view(f"V{width}").ravel().tolist()
-        rows = dict(zip(keys, range(len(keys)), strict=True))
-        return positions[[rows[key] for key in filterfalse(self._seen.__contains__, rows)]]
+        keys = np.ascontiguousarray(positions).view(f"V{width}").ravel().tolist()
+        row_of = {key: row for row, key in enumerate(keys)}
+        return positions[[row for key, row in row_of.items() if key not in self._seen]]
 
     def remote(self, positions: PointArray) -> PointArray:
         """Return the unseen point farthest from its nearest seen one, if there is one.
@@ -124,16 +129,16 @@ class Memory:
         Designs", 1990).
         """
         unseen = self.unseen([positions])
-        seen = [np.frombuffer(key, positions.dtype) for key in self._seen]
-        if len(unseen) < 2 or not seen:
+        if len(unseen) < 2 or not self._seen:
             return unseen[:1]
-        away = scipy.spatial.distance.cdist(
-            self.encoder.points(unseen), self.encoder.points(np.array(seen))
-        )
+        seen = np.array([np.frombuffer(key, positions.dtype) for key in self._seen])
+        here = self.encoder.points(unseen)
+        away = scipy.spatial.distance.cdist(here, self.encoder.points(seen))
         return unseen[[away.min(axis=1).argmax()]]
 
     def favourites(self, count: int) -> PointArray:
         """Return the unseen points that the prior expects to be the fastest, in that order."""
         if self.prior is None:
             return self.space.encode_all([])
-        return self.unseen([self.prior.leaders[: len(self._seen) + count]])[:count]
+        leaders = self.prior.leaders[: len(self._seen) + count]
+        return self.unseen([leaders])[:count]

@@ -1,0 +1,342 @@
+"""OpenTuner's measurement interface: with stock OpenTuner, and as the seam of harness's driver."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import harness
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.results import RunPlan, Store, writing
+from harness.search import (
+    InputInterface,
+    InputSearch,
+    MeasurementInterface,
+    SearchOptions,
+    make_opentuner_tables,
+    search_input,
+)
+from harness.space import ConstrainedSpace
+from harness.space_file import Spec
+from tests.helpers.commands import analyse, merge
+from tests.helpers.replays import SPACE, FormulaMeasurer, Tests, formula_s, make_spec
+
+opentuner: Any = importlib.import_module("opentuner")
+tuningrunmain: Any = importlib.import_module("opentuner.tuningrunmain")
+models: Any = importlib.import_module("opentuner.resultsdb.models")
+
+Capture = pytest.CaptureFixture[str]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Spec:
+    return make_spec(tmp_path)
+
+
+def make_interface(spec: Spec, measurer: FormulaMeasurer, *words: str) -> InputInterface:
+    """The interface of the first input, with OpenTuner's options."""
+    args = ArgumentParser(parents=opentuner.argparsers()).parse_args(words)
+    problem = spec.inputs[0]
+    space = ConstrainedSpace.of(spec, problem, None)
+    return InputInterface(spec, problem, space, measurer, args)
+
+
+class Stock:
+    """A run of stock OpenTuner."""
+
+    def __init__(self, interface: InputInterface) -> None:
+        self.main = tuningrunmain.TuningRunMain(interface, interface.args)
+        self.final: Any = None
+        interface.save_final_config = self.save  # type: ignore[method-assign]
+        self.main.main()
+
+    def save(self, configuration: Any) -> None:
+        """Remember what is handed back, as it is then."""
+        self.final = Config(configuration.data), configuration.hash
+
+    def rows(self, model: Any) -> list[Any]:
+        """The rows of a table."""
+        rows: list[Any] = self.main.Session().query(model).all()
+        return rows
+
+
+@pytest.fixture
+def stock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run stock OpenTuner in an empty folder; its logging would replace pytest's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tuningrunmain, "init_logging", lambda: None)
+    return Stock
+
+
+# ------------------------------------------------------------------------- stock OpenTuner
+
+
+@pytest.mark.usefixtures("opencl")
+def test_a_program_in_opentuners_usual_form_tunes_and_is_analysed(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    problem = {"m": 12, "n": 4001}
+    words = ["spaces/mvmul.yaml", json.dumps(problem), "--test-limit=8", "--no-dups"]
+    for name in ("spaces", "kernels"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples/tune_with_opentuner.py"), *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
+    final = json.loads((tmp_path / "mvmul.m=12_n=4001.json").read_text())
+    assert (final["space"], final["input"]) == ("mvmul", problem)
+
+    (database,) = (tmp_path / "opentuner.db").iterdir()
+    assert merge([str(tmp_path / "all.db"), str(database)]) == 0
+    capsys.readouterr()
+    assert analyse([str(tmp_path / "all.db"), "--json"]) == 0
+    (analysis,) = json.loads(capsys.readouterr().out)["analyses"]
+    (report,) = analysis["results"]["inputs"]
+    assert report["input"] == problem
+    assert report["best"] == final["configuration"]
+    assert report["time_s"] == final["time_s"]
+
+
+def test_the_database_has_what_was_measured(spec: Spec, stock: Any) -> None:
+    measurer = FormulaMeasurer()
+    run = stock(make_interface(spec, measurer, "--test-limit=60", "--no-dups"))
+    results = run.rows(models.Result)
+    problem = spec.inputs[0]
+    assert len(results) == len(measurer.asked)
+    for result in results:
+        config = Config(result.configuration.data)
+        assert result.configuration.hash == config.digest
+        assert result.time == formula_s(problem, config)
+        assert result.state == ("ERROR" if result.time == float("inf") else "OK")
+    (version,) = run.rows(models.ProgramVersion)
+    assert (version.project, version.name) == ("harness", "formula")
+    assert version.version == spec.space_sha256
+    (row,) = run.rows(models.Input)
+    assert Input(json.loads(row.path)) == problem
+    best_s = min(result.time for result in results)
+    assert formula_s(problem, run.final[0]) == best_s
+
+
+def test_a_configuration_is_measured_once_and_handed_back_as_measured(
+    spec: Spec, stock: Any
+) -> None:
+    measurer = FormulaMeasurer()
+    words = ["--technique=pso-OX1", "--test-limit=200", "--no-dups"]
+    run = stock(make_interface(spec, measurer, *words))
+    asked = [config for _, config in measurer.asked]
+    assert len(asked) == len(set(asked))
+    final, digest = run.final
+    assert final.digest == digest
+    assert final == min(asked, key=lambda config: formula_s(spec.inputs[0], config))
+
+
+def test_a_technique_may_change_the_configuration_that_it_asked_for(spec: Spec, stock: Any) -> None:
+    driver = stock(make_interface(spec, FormulaMeasurer(), "--test-limit=1")).main.search_driver
+    proposed = driver.manipulator.random()
+    stored = driver.get_configuration(proposed)
+    proposed["CACHE"] = not proposed["CACHE"]
+    assert Config(stored.data).digest == stored.hash
+
+
+def test_requests_for_one_configuration_have_one_result(tmp_path: Path, stock: Any) -> None:
+    small = SPACE.replace("[1, 2, 3, 4, 6, 8]", "[1, 2]").replace(
+        "max: 64, default: 8", "max: 2, default: 2"
+    )
+    measurer = FormulaMeasurer()
+    words = ["--technique=PureRandom", "--test-limit=150", "--no-dups"]
+    run = stock(make_interface(make_spec(tmp_path, small), measurer, *words))
+    asked = [config for _, config in measurer.asked]
+    assert len(asked) == len(set(asked)) < 150
+    requests = run.rows(models.DesiredResult)
+    assert len(requests) >= 150
+    assert {request.state for request in requests} == {"COMPLETE"}
+    assert all(r.result.configuration_id == r.configuration_id for r in requests)
+
+
+def test_builds_are_started_together_with_parallel_compile(spec: Spec, stock: Any) -> None:
+    class Expecting(FormulaMeasurer):
+        expected: list[Config]
+
+        def expect(self, space: Any, configs: Any) -> None:
+            self.expected.extend(configs)
+
+    measurer = Expecting()
+    measurer.expected = []
+    stock(make_interface(spec, measurer, "--test-limit=12", "--parallel-compile"))
+    assert {config for _, config in measurer.asked} == set(measurer.expected)
+
+
+# ---------------------------------------------------------------------------------- results
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [
+        (Outcome.TIMEOUT, "TIMEOUT"),
+        (Outcome.WRONG_RESULT, "ERROR"),
+        (Outcome.BUILD_FAILED, "ERROR"),
+        (Outcome.IMPLAUSIBLE, "ERROR"),
+    ],
+)
+def test_a_failure_is_never_the_fastest(spec: Spec, outcome: Outcome, state: str) -> None:
+    interface = make_interface(spec, FormulaMeasurer())
+    failed = Measurement(interface.space.default, interface.problem, outcome, message="why")
+    result = interface.result(None, failed)
+    assert (result.state, result.time) == (state, float("inf"))
+    assert interface.best is None
+
+
+def test_harness_own_driver_measures_through_it(spec: Spec, tmp_path: Path) -> None:
+    class Counting(InputInterface):
+        configs: list[Config]
+
+        def run(self, desired_result: Any, input: Any, limit: Any) -> Any:
+            self.configs.append(Config(desired_result.configuration.data))
+            return super().run(desired_result, input, limit)
+
+    measurer, problem = FormulaMeasurer(), spec.inputs[0]
+    space = ConstrainedSpace.of(spec, problem, None)
+    interface = Counting(spec, problem, space, measurer)
+    interface.configs = []
+    options = SearchOptions(("PureRandom",), 10, seed=0, label="test", parallelism=3)
+    plan = RunPlan(spec, measurer.environment, problem, "PureRandom", 0, 10, 3, "test", campaign=1)
+    with writing(str(tmp_path / "r.db")) as engine:
+        store = Store(engine)
+        make_opentuner_tables(store)
+        search_input(InputSearch(plan, space, interface, store, {}, Tests().test), options)
+        store.close()
+    assert len(interface.configs) == 10
+    assert interface.configs == [config for _, config in measurer.asked]
+
+
+# ------------------------------------------------------------------- opening and ending it
+
+
+MVMUL = ROOT / "spaces/mvmul.yaml"
+SMALL = {"m": 12, "n": 4001}
+
+
+def args(*words: str) -> Any:
+    """The options of OpenTuner."""
+    return ArgumentParser(parents=opentuner.argparsers()).parse_args(words)
+
+
+@pytest.mark.parametrize(
+    ("problem", "more", "message"),
+    [
+        (
+            {"m": 16},
+            {},
+            r"^\(m=16\) is no input of the space; .*mvmul\.yaml has the features m, n$",
+        ),
+        ({"m": 16, "n": 8, "k": 1}, {}, r"^\(m=16, n=8, k=1\) is no input of the space; "),
+        (16, {}, r"^the input 16 is no mapping of features to values; .* features m, n$"),
+        ({"m": 16, "n": [8]}, {}, r"^the input \{'m': 16, 'n': \[8\]\}: "),
+        (SMALL, {"args": args("--technique=GaussianProcess")}, "needs harness's driver: run "),
+    ],
+)
+def test_a_wrong_input_is_named_before_a_device_is_opened(
+    problem: Any, more: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.search.interface.open_measurer", None)
+    with pytest.raises(harness.HarnessError, match=message):
+        harness.MeasurementInterface(MVMUL, problem, **more)
+
+
+@pytest.fixture
+def on_formula(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FormulaMeasurer:
+    """The device is the formula, and the folder an empty one."""
+    measurer = FormulaMeasurer()
+    monkeypatch.setattr("harness.search.interface.open_measurer", lambda *_, **__: (measurer, ""))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return measurer
+
+
+def test_the_default_and_seeds_come_first(spec: Spec, on_formula: FormulaMeasurer) -> None:
+    problem = spec.inputs[0]
+    seeds = [{"BLOCK": 512, "TILE": 2}, {}]
+    with MeasurementInterface(spec, problem, seed_configurations=seeds) as interface:
+        default = interface.space.default
+        first = interface.seed_configurations()
+        assert first[::-1] == [dict(default), {**default, "BLOCK": 512, "TILE": 2}]
+    for seed, message in (
+        ({"BLOCK": 7}, r"BLOCK=7.*is not one of its values"),
+        ({"UNROLL": 2}, r"UNROLL <= TILE"),
+        ({"BLOCK": [1]}, r"seed_configurations: \{'BLOCK': \[1\]\}: "),
+    ):
+        with pytest.raises(harness.HarnessError, match=message):
+            MeasurementInterface(spec, problem, seed_configurations=[seed])
+
+
+def test_an_input_without_a_legal_configuration_is_refused(
+    tmp_path: Path, on_formula: FormulaMeasurer
+) -> None:
+    text = SPACE.replace("  - UNROLL <= TILE", "  - n > 32")
+    closed = []
+    on_formula.close = lambda: closed.append(True)  # type: ignore[method-assign]
+    spec = make_spec(tmp_path, text)
+    with pytest.raises(harness.HarnessError, match=r"is legal on \(m=4096, n=32\): .*n > 32"):
+        MeasurementInterface(spec, {"m": 4096, "n": 32})
+    assert closed == [True]
+
+
+def test_the_final_file_replaces_only_that_of_harness(
+    spec: Spec, on_formula: FormulaMeasurer
+) -> None:
+    interface = MeasurementInterface(spec, spec.inputs[0])
+    configuration = models.Configuration(data=dict(interface.space.default))
+    interface.save_final_config(configuration)
+    assert not interface.final_path.exists(), "nothing worked"
+    interface.result(configuration, on_formula.measure(None, *_default(interface), None))
+    for _ in range(2):
+        interface.save_final_config(configuration)
+    written = json.loads(interface.final_path.read_text())
+    assert written["configuration"] == configuration.data
+    interface.final_path.write_text('{"BLOCK": 64}')
+    with pytest.raises(harness.HarnessError, match="was not written by harness"):
+        MeasurementInterface(spec, spec.inputs[0])
+
+
+def _default(interface: InputInterface) -> tuple[Input, Config]:
+    return interface.problem, interface.space.default
+
+
+UNCLOSED = """
+import harness, psutil
+interface = harness.MeasurementInterface("spaces/mvmul.yaml", {"m": 12, "n": 4001})
+interface.expect([interface.space.default])
+measured = interface.measurer.measure(
+    interface.space, interface.problem, interface.space.default, None
+)
+print(measured.outcome, *[child.pid for child in psutil.Process().children(recursive=True)])
+"""
+
+
+@pytest.mark.usefixtures("opencl")
+def test_a_program_that_does_not_close_it_leaves_no_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNCLOSED], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.stderr == ""
+    outcome, *processes = done.stdout.split()
+    assert outcome == "ok"
+    assert processes
+    assert not any(psutil.pid_exists(int(process)) for process in processes)
