@@ -13,9 +13,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.api.asking import session as session
     from harness.api.results import TuneResults as TuneResults
     from harness.api.results import open_results as open_results
+    from harness.api.session import session as session
     from harness.api.spaces import load_space as load_space
     from harness.api.spaces import make_space as make_space
     from harness.api.tune import tune as tune
@@ -35,7 +35,7 @@ _HOMES = {
     "load_space": "harness.api.spaces",
     "make_space": "harness.api.spaces",
     "open_results": "harness.api.results",
-    "session": "harness.api.asking",
+    "session": "harness.api.session",
     "tune": "harness.api.tune",
 }
 """The public names, each with the module that has it, which is imported at first use."""
