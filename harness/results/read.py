@@ -192,7 +192,7 @@ def _spaces(connection: Connection, key: CampaignKey, run_ids: Sequence[int]) ->
     runs = schema.runs.join(schema.spaces).join(schema.environments)
     query = select(schema.runs.c.id, schema.spaces.c.sha256).select_from(runs)
     query = query.where(*_of_campaign(schema.runs, key))
-    digests: dict[int, str] = dict(connection.execute(query).tuples().all())
+    digests = {run["id"]: run["sha256"] for run in connection.execute(query).mappings()}
     return [referred("runs", digests, run_id) for run_id in run_ids]
 
 

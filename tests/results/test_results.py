@@ -610,6 +610,7 @@ SPACE = {
     "title": "ü",
     "parameters": {},
     "constraints": [],
+    "program_parts": {},
 }
 
 

@@ -17,12 +17,12 @@ import pytest
 import harness
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.results import RunPlan, Store, writing
+from harness.results.ledger import Ledger
 from harness.search import (
     InputInterface,
     InputSearch,
     MeasurementInterface,
     SearchOptions,
-    make_opentuner_tables,
     search_input,
 )
 from harness.space import ConstrainedSpace
@@ -219,8 +219,7 @@ def test_harness_own_driver_measures_through_it(spec: Spec, tmp_path: Path) -> N
     plan = RunPlan(spec, measurer.environment, problem, "PureRandom", 0, 10, 3, "test", campaign=1)
     with writing(str(tmp_path / "r.db")) as engine:
         store = Store(engine)
-        make_opentuner_tables(store)
-        search_input(InputSearch(plan, space, interface, store, {}, Tests().test), options)
+        search_input(InputSearch(plan, space, interface, store, Ledger(), Tests().test), options)
         store.close()
     assert len(interface.configs) == 10
     assert interface.configs == [config for _, config in measurer.asked]
