@@ -161,19 +161,28 @@ def check_measurements(cells: Cells) -> None:
 
 
 def check_times(ids: Indices, times_s: Array, statistics: SampleStatistics) -> None:
-    """Raise ValueError for the first row of `result` whose time is not that of its samples; a
-    missing time is NaN.
+    """Raise ValueError where the time of a row of `result` is not that of its samples; a missing
+    time is NaN.
 
     A space may have changed its statistic since: so the time is the median of the samples, or
     their mean.
     """
     agrees = np.isclose(times_s, statistics.median, rtol=_ROUNDING, atol=0)
     agrees |= np.isclose(times_s, statistics.mean, rtol=_ROUNDING, atol=0)
-    for row in np.flatnonzero((statistics.count > 0) & ~agrees).tolist():
-        raise ValueError(
-            f"result {ids[row]}: its time is {times_s[row]}, but the median of the samples in "
-            f"measurements is {statistics.median[row]}, and their mean {statistics.mean[row]}"
-        )
+    wrong = np.flatnonzero((statistics.count > 0) & ~agrees).tolist()
+    if not wrong:
+        return
+    row = wrong[0]
+    text = (
+        f"result {ids[row]}: its time is {times_s[row]}, but the median of the samples in "
+        f"measurements is {statistics.median[row]}, and their mean {statistics.mean[row]}"
+    )
+    others = [str(ids[other]) for other in wrong[1:]]
+    if others:
+        text += f"; the same holds for {len(others)} more: {', '.join(others[:5])}"
+    if len(others) > 5:
+        text += ", ..."
+    raise ValueError(text)
 
 
 def _values(connection: Connection, column: Column[Any], ids: Sequence[int]) -> Iterator[Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from harness.space_file import load_spec
 from tests.helpers.commands import analyse, merge
 from tests.helpers.commands import analyse as main
 from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
+from tests.helpers.results_examples import count, tamper
 
 Capture = pytest.CaptureFixture[str]
 
@@ -159,3 +162,23 @@ def test_old_versions_are_left_behind_by_a_merge(database: str, tmp_path: Path) 
     assert not results.others
     assert merge([kept, database]) == 0
     assert len(read_results(kept, kernel_version="all")) == 2
+
+
+def test_times_that_somebody_changed_are_refused_with_their_rows(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    database, merged = fill(tmp_path, "results.db"), tmp_path / "merged.db"
+    query = "SELECT id, time FROM result WHERE state = 'OK' ORDER BY id LIMIT 2"
+    with closing(sqlite3.connect(database)) as connection:
+        (first, time_s), (second, _) = connection.execute(query).fetchall()
+    tamper(database, f"UPDATE result SET time = time / 100 WHERE id IN ({first}, {second})")
+    printed = re.compile(
+        rf"error: {database} is damaged: result {first}: its time is {time_s / 100}, but the "
+        rf"median of the samples in measurements is {time_s}, .*; the same holds for "
+        rf"1 more: {second}; copy it again from the original"
+    )
+    assert main([database]) == 2
+    assert printed.search(capsys.readouterr().err)
+    assert merge([str(merged), database]) == 2
+    assert printed.search(capsys.readouterr().err)
+    assert count(merged, "measurements") == 0
