@@ -92,7 +92,7 @@ class Night:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    printed, _ = process.communicate()
+    printed, _ = process.communicate(timeout=600)
     return process.returncode, printed
 
 

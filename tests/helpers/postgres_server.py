@@ -19,9 +19,10 @@ from tests.helpers.planted import is_running
 
 ADVICE = "no PostgreSQL server here (Debian: apt-get install postgresql)"
 
-_OPTIONS = {  # a crash of the machine may lose what a test wrote
-    "fsync": "off",
+_OPTIONS = {
+    "fsync": "off",  # a crash of the machine may lose what a test wrote
     "listen_addresses": "",
+    "lock_timeout": "60s",  # so that no test waits for ever
     "max_connections": "40",
     "shared_buffers": "16MB",
     "wal_level": "minimal",
