@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Table, func, select
 from sqlalchemy.exc import DBAPIError
@@ -22,7 +22,7 @@ from harness.results.gathering import measurement_cells
 from harness.results.inserting import insert_returning_ids, insert_rows, update_row
 from harness.results.notes import Notes, device_facts, space_notes
 from harness.results.read import CampaignKey, read_measurements
-from harness.results.reader import Row, read_cells, read_run_rows, refusing_damage, rows_of, run_row
+from harness.results.reader import Row, read_cells, read_run_rows, refusing_damage, run_row
 from harness.results.writer import Writer
 from harness.space_file import Spec
 
@@ -64,8 +64,7 @@ class _StoredRun:
     is_continued: bool = True
 
 
-@dataclass(frozen=True)
-class AnsweredTest:
+class AnsweredTest(NamedTuple):
     """A test of a run: the measurement that answered it, who asked, and for which configuration."""
 
     measurement_id: int
@@ -226,8 +225,11 @@ class Store(Writer):
         query = select(asked.id).join(stock.configuration)
         query = query.where(asked.tuning_run_id == run_id, asked.result_id.is_not(None))
         with refusing_damage(self.connection):
-            rows = self.read(lambda: list(rows_of(read_cells(self.connection, columns, query))))
-        return [AnsweredTest(row["result_id"], row["requestor"], row["hash"]) for row in rows]
+            parts = self.read(lambda: list(read_cells(self.connection, columns, query)))
+        tests: list[AnsweredTest] = []
+        for cells in parts:
+            tests += map(AnsweredTest, cells["result_id"], cells["requestor"], cells["hash"])
+        return tests
 
     def _begun(self, plan: RunPlan) -> _StoredRun | None:
         """Return this plan's run, if it exists and can continue: it has a search.
