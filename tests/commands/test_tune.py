@@ -139,7 +139,7 @@ def test_the_report_has_commands_without_passwords(replayed: list[str], tmp_path
     words += ["--inputs", "m > 99 or n > 99", *replayed[1:], "--report", str(page)]
     assert tune(words) == 0
     shown = [word.replace("sesame", "***") for word in words]
-    assert html.escape(shlex.join(["python", "-m", "harness.tune", *shown])) in (
+    assert html.escape(shlex.join(["python", "-m", "harness", "tune", *shown])) in (
         page.read_text(encoding="utf-8").replace("&#39;", "&#x27;")
     )
     assert query(replayed[-1], "SELECT arguments FROM commands") == [(json.dumps(shown),)]
