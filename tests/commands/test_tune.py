@@ -332,7 +332,7 @@ def test_a_program_that_does_not_work_fails_and_its_page_says_why(
     html = page.read_text()
     assert "Nothing was measured." in html
     assert "ended with exit status 5" in html
-    assert f"harness.tune {space} --database" in html
+    assert f"harness tune {space} --database" in html
     assert "--inputs &#39;n &gt; 0&#39;" in html
     monkeypatch.setattr("harness.report.write_output", full)
     assert tune([*words, "--report", str(page)]) == 1, "that it cannot be written is printed"
