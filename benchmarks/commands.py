@@ -79,7 +79,7 @@ def start(args: argparse.Namespace, folder: Path) -> dict[str, list[Cost]]:
     trees = {"": (ROOT, Path(sys.executable))}
     if args.beside is not None:
         trees["beside: "] = (args.beside, args.beside / ".venv" / "bin" / "python")
-    commands = {"check spaces/mvmul.yaml": ["-m", "harness.check", "spaces/mvmul.yaml"]}
+    commands = {"check spaces/mvmul.yaml": ["-m", "harness", "check", "spaces/mvmul.yaml"]}
     commands |= {f"{name} --help": ["-m", f"harness.{name}", "--help"] for name in COMMANDS}
     found: dict[str, list[Cost]] = {}
     for _ in range(args.rounds + 1):
@@ -105,9 +105,9 @@ def work(args: argparse.Namespace, folder: Path) -> dict[str, list[Cost]]:
 def _reading(database: Path, space: Path) -> dict[str, list[str]]:
     page, code = (str(database.with_name(name)) for name in ("page.html", "code"))
     return {
-        "analyse": ["-m", "harness.analyse", str(database)],
-        "report": ["-m", "harness.report", str(database), "-o", page],
-        "dispatch": ["-m", "harness.dispatch", str(database), "--spec", str(space), "-o", code],
+        "analyse": ["-m", "harness", "analyse", str(database)],
+        "report": ["-m", "harness", "report", str(database), "-o", page],
+        "dispatch": ["-m", "harness", "dispatch", str(database), "--spec", str(space), "-o", code],
     }
 
 
@@ -120,7 +120,7 @@ def large(args: argparse.Namespace, folder: Path) -> dict[str, list[Cost]]:
         "write": writing_it,
         "tune, nothing left": writing_it,
         **_reading(database, folder / "overhead.yaml"),
-        "export": ["-m", "harness.export", str(database), "--format", "csv", "--output", csv],
+        "export": ["-m", "harness", "export", str(database), "--format", "csv", "--output", csv],
     }
     return {name: [as_process(words)] for name, words in commands.items()}
 

@@ -1,6 +1,6 @@
 /* Print the configuration of mvmul for an input and its launch; needs no OpenCL and no library.
  *
- *     python -m harness.dispatch results/mvmul.db -o out/
+ *     python -m harness dispatch results/mvmul.db -o out/
  *     cc -std=c99 -Iout examples/choose_mvmul.c -o choose_mvmul
  *     ./choose_mvmul 4096 512
  */

@@ -1,6 +1,6 @@
 /* Record the inputs that a program calls mvmul with, for the next tuning:
  *
- *     python -m harness.dispatch results/mvmul.db -o out/
+ *     python -m harness dispatch results/mvmul.db -o out/
  *     cc -std=c99 -Iout examples/record_mvmul.c -o record_mvmul
  *     ./record_mvmul mvmul.csv 4096 512 64 64 4096 512
  *     python -m harness.tune spaces/mvmul.yaml --inputs-from mvmul.csv

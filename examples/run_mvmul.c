@@ -1,6 +1,6 @@
 /* Compute y = A x from C with OpenCL, in the configuration for its shape.
  *
- *     python -m harness.dispatch results/mvmul.db -o out/
+ *     python -m harness dispatch results/mvmul.db -o out/
  *     cc -std=c99 -Iout examples/run_mvmul.c -lOpenCL -o run_mvmul     (needs OpenCL's headers)
  *     ./run_mvmul out/ 4096 512
  */

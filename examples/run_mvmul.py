@@ -1,6 +1,6 @@
 """Compute y = A x from Python, in the configuration for its shape.
 
-    python -m harness.dispatch results/mvmul.db -o out/
+    python -m harness dispatch results/mvmul.db -o out/
     python examples/run_mvmul.py out/ 4096 512
 
 `harness.dispatch` writes `out/`; beside it, this needs only PyOpenCL.

@@ -157,7 +157,7 @@ class CheckOptions(Options):
 For completion in an editor, write the schema to a file and name it in the first line of a
 space:
 
-  python -m harness.schema > space.schema.json
+  python -m harness schema > space.schema.json
   # yaml-language-server: $schema=../space.schema.json
 
 Exit code: 0 on success; 1 if a default or a host module fails, or with --strict any

@@ -152,7 +152,7 @@ class TuneResults:
     def dispatcher(
         self, folder: str | Path, *, space: str | Path | Spec | None = None, **arguments: Any
     ) -> list[Path]:
-        """Write code that chooses a configuration, as `python -m harness.dispatch` with the same
+        """Write code that chooses a configuration, as `python -m harness dispatch` with the same
         options; return its files.
 
         `space` defaults to the one that was tuned, or to its file as the database notes it. Raises

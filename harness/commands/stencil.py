@@ -39,7 +39,7 @@ def run(options: StencilOptions) -> int:
 
 def _again(options: StencilOptions) -> str:
     """Return the command that repeats the exploration."""
-    words = ["python", "-m", "harness.stencil", "explore", str(options.stencil)]
+    words = ["python", "-m", "harness", "stencil", "explore", str(options.stencil)]
     words += ["--size", str(options.size), "--seed", str(options.seed)]
     words += ["--count", str(options.count), "--threads", str(options.threads)]
     words += ["--designs", options.designs]

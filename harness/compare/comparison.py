@@ -8,14 +8,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.compare.matching import (
-    NONE,
-    MachineEvidence,
-    check_last,
-    evidence,
-    match,
-    matching_notes,
-)
+from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import InputResults, KernelResults, Occasions
 from harness.compare.statistics import (
     Change,
@@ -42,7 +35,7 @@ class ComparedRow:
     """One comparison of the `best` or the `default` configuration, as `subject` says.
 
     Rows with samples on both sides have a `pair` of them to test, and then a `change`, which gives
-    the verdict. `evidence` is that on the machine in the two runs.
+    the verdict. `same_sources` is whether both sides have them, in the same environment.
     """
 
     kernel: str
@@ -55,14 +48,14 @@ class ComparedRow:
     change: Change | None = None
     notes: tuple[str, ...] = ()
     pair: Pair | None = None
-    evidence: MachineEvidence = NONE
+    same_sources: bool = False
 
     @property
     def is_same_code(self) -> bool:
         """Whether both sides ran the same code. The sources of a program may be incomplete, so its
         binaries must be equal."""
         base, candidate = self.base, self.candidate
-        if not (self.evidence.same_code and base and candidate and base.config == candidate.config):
+        if not (self.same_sources and base and candidate and base.config == candidate.config):
             return False
         digests = {m.build.binary_sha256 if m.build else None for m in (base, candidate)}
         return self.environment.backend != "command" or (len(digests) == 1 and None not in digests)
@@ -173,10 +166,11 @@ def _assumed_noise(drafts: Sequence[ComparedRow], rules: Rules) -> Iterator[str]
 
 
 def _drafts(base: KernelResults, candidate: KernelResults, rules: Rules) -> Iterator[ComparedRow]:
-    subjects, of_machine = rules.subjects, evidence(base, candidate, rules.threshold)
+    subjects = rules.subjects
+    is_same = (base.program, base.environment) == (candidate.program, candidate.environment)
     for problem in dict.fromkeys([*base.inputs, *candidate.inputs]):
         row = ComparedRow(
-            candidate.kernel, candidate.environment, problem, subjects[0], evidence=of_machine
+            candidate.kernel, candidate.environment, problem, subjects[0], same_sources=is_same
         )
         old, new = base.inputs.get(problem), candidate.inputs.get(problem)
         was_broken, is_broken = problem in base.broken, problem in candidate.broken
@@ -289,36 +283,18 @@ def _judged(drafts: Sequence[ComparedRow], rules: Rules) -> Iterator[ComparedRow
     """Test the drafts that have samples on both sides, and yield all rows."""
     pairs = [draft.pair for draft in drafts if draft.pair]
     changes = iter(judge(pairs, rules.level, rules.threshold, rules.run_noise))
-    judged = [(draft, next(changes) if draft.pair else None) for draft in drafts]
-    defaults = {
-        (row.kernel, row.environment, row.problem): change
-        for row, change in judged
-        if change and (row.subject == "default" or BOTH in row.notes) and row.is_same_code
-    }
-    for row, change in judged:
-        if change is None:
+    for row in drafts:
+        if row.pair is None:
             yield row
             continue
-        reference = defaults.get((row.kernel, row.environment, row.problem))
-        machine = _machine(row, change, reference, rules)
-        is_clear = change.verdict is not Verdict.WITHIN_NOISE
-        notes = tuple(note for note in row.notes if is_clear or note == BOTH)
-        verdict = Verdict.MACHINE if machine else change.verdict
-        notes = (*notes, machine) if machine else notes
+        change = next(changes)
+        verdict, notes = change.verdict, row.notes
+        if verdict is not Verdict.WITHIN_NOISE and row.is_same_code and not row.pair.differences:
+            verdict = Verdict.MACHINE
+            notes = (*notes, "the same code, in the same environment")
+        elif verdict is Verdict.WITHIN_NOISE:
+            notes = tuple(note for note in notes if note == BOTH)
         yield dataclasses.replace(row, verdict=verdict, change=change, notes=notes)
-
-
-def _machine(row: ComparedRow, change: Change, default: Change | None, rules: Rules) -> str | None:
-    """Return how the machine explains a significant difference, None if it does not.
-
-    `default` is the change of the default on the same input, where its code is the same.
-    """
-    is_rerun = row.pair is not None and bool(row.pair.differences)
-    if change.verdict is Verdict.WITHIN_NOISE or is_rerun:
-        return None
-    if row.is_same_code:
-        return "the same code, in the same environment"
-    return row.evidence.explanation(change, default, rules.threshold)
 
 
 def _notes_on(subject: str, old: InputResults, new: InputResults) -> Iterator[str]:

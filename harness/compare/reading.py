@@ -39,8 +39,7 @@ class InputResults:
     failed where nothing works. `uuids` identify these measurements in every copy. `groups` has the
     occasions of each configuration that was measured several times and not selected for its time.
     `tried` are the configurations that have a measurement. After a rerun (harness.compare.rerun)
-    the n-th occasions of both sides belong together. `default_course` has the default's mean
-    logarithms in the order in which they were measured.
+    the n-th occasions of both sides belong together.
     """
 
     measured: Mapping[str, Measurement]
@@ -49,7 +48,6 @@ class InputResults:
     tried: frozenset[Config]
     uuids: Mapping[str, str] = field(default_factory=dict)
     is_rerun: bool = False
-    default_course: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -166,15 +164,6 @@ def _occasions(rows: MeasurementRows, default: Config) -> Iterator[MeasurementRo
     yield from rows.where(wanted & rows.of(columns.works))
 
 
-def _default_course(rows: MeasurementRows, default: Config) -> tuple[float, ...]:
-    """Return the mean logarithms of the default's measurements on an input, oldest first."""
-    ordered = [row for row in _occasions(rows, default) if row.measurement.config == default]
-    ordered.sort(key=lambda row: row.measured_at)
-    return tuple(
-        mean_log(row.measurement.timing.samples_s) for row in ordered if row.measurement.timing
-    )
-
-
 def _of_input(
     results: Results, problem: Input, groups: Mapping[Config, Occasions], rows: MeasurementRows
 ) -> InputResults:
@@ -187,10 +176,7 @@ def _of_input(
     of_measured = {subject: _uuid(rows, m) for subject, m in measured.items()}
     # Baselines that the search did not propose have their first measurement in the finals.
     tried = frozenset({*searched, *(final.config for final in finals)})
-    course = _default_course(rows, results.default)
-    return InputResults(
-        measured, not report.note, list(groups.values()), tried, of_measured, default_course=course
-    )
+    return InputResults(measured, not report.note, list(groups.values()), tried, of_measured)
 
 
 def _uuid(rows: MeasurementRows, measurement: Measurement) -> str:

@@ -21,9 +21,8 @@ is Student's t on the differences between the sides, one per occasion.
 
 A coarse clock hides differences below its tick, however many samples there are. A measurement of a
 kernel states how many seconds (`harness.measure.clocks`), by which each side widens the
-threshold. Recordings and times of programs do not state this. Where the samples of such a side
-scatter by less than half a tick, its mean may be off by half a tick; where they scatter by more,
-the error averages out. So each such side widens the threshold by half a tick.
+threshold. Recordings and times of programs do not state this: if theirs have coarse ticks, the
+threshold must be above a tick.
 
 A change is significant where the t-test rejects that it is within +- the threshold: kernels that
 differ by less are never regressions. Holm's procedure (1979) over all comparisons keeps the
@@ -49,7 +48,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
 
 import numpy as np
 
@@ -58,7 +56,6 @@ from harness.stats import Estimate
 from harness.stats.timing import LogDifference, holm, log_difference, variance
 
 _LARGEST = 700.0  # half-width of a logarithm: e to this power is finite, as JSON needs
-_ROUNDING = 1e-9  # of a time, far below any clock's tick
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ class Pair:
 
 class Verdict(str, Enum):
     """What is said of a row. The first three are results of a test; the others need none, or the
-    machine explains the difference."""
+    code is the same, so that only the machine can have changed."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -184,7 +181,7 @@ def judge(
 def _difference(pair: Pair, prior: OccasionVariance, run_noise: float) -> LogDifference:
     """Return the difference of two occasions, with the variance of both."""
     if pair.differences:
-        return LogDifference.of_pairs(pair.differences, _blur(pair))
+        return LogDifference.of_pairs(pair.differences, pair.clock_error)
     welch = log_difference(pair.candidate_s, pair.base_s)
     within = welch.error**2 if welch.error < math.inf else 0.0
     own, freedom = pair.occasions, pair.occasions.freedom + prior.freedom
@@ -195,7 +192,7 @@ def _difference(pair: Pair, prior: OccasionVariance, run_noise: float) -> LogDif
         squared = 2 * (prior.freedom * prior.variance + own.freedom * own.variance) / freedom
         if within > squared:
             squared, freedom = within, min(welch.freedom, freedom)
-    return LogDifference(welch.mean, math.sqrt(squared), freedom, _blur(pair))
+    return LogDifference(welch.mean, math.sqrt(squared), freedom, pair.clock_error)
 
 
 _CERTAIN = 1e9
@@ -206,34 +203,6 @@ def _p_value(difference: LogDifference, margin: float) -> float:
     """Return the two-sided p-value that a difference is within +- the margin."""
     beyond = dataclasses.replace(difference, mean=abs(difference.mean) - margin)
     return min(1.0, 2 * beyond.p_value_of_more())
-
-
-def _blur(pair: Pair) -> float:
-    """Return the clocks' error; where none is stated, half a tick of each side that scatters by
-    less, as a fraction of its time.
-
-    The tick is estimated where values repeat within a side or between occasions: it is then the
-    smallest step between any two values of both sides.
-    """
-    if pair.clock_error:
-        return pair.clock_error
-    sides = (pair.base_s, pair.candidate_s)
-    is_steady = pair.occasions.freedom > 0 and not pair.occasions.variance
-    if not is_steady and all(len(_distinct(side)) == len(side) for side in sides):
-        return 0.0
-    steps = (high - low for low, high in pairwise(_distinct([*pair.base_s, *pair.candidate_s])))
-    half = min(steps, default=0.0) / 2
-    steady = (side for side in sides if len(side) == 1 or math.sqrt(variance(side)) < half)
-    return sum(half / statistics.fmean(side) for side in steady)
-
-
-def _distinct(samples_s: Sequence[float]) -> list[float]:
-    """Return the distinct values in ascending order, without differences of float rounding."""
-    distinct: list[float] = []
-    for value in sorted(samples_s):
-        if not distinct or value > distinct[-1] * (1 + _ROUNDING):
-            distinct.append(value)
-    return distinct
 
 
 def _change(difference: LogDifference, p_value: float, own_level: float, level: float) -> Change:

@@ -33,7 +33,7 @@ _CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
 _FIELD = re.compile(r'^ {4}(\w+): .*\n(?: {4}[ )\]].*\n)* {4}"""((?s:.*?))"""$', re.MULTILINE)
 _LARGEST = 10**9
 _OPTION = "option"
-_COMMAND_OR_OPTION = re.compile(r"-m harness\.\w[^;`\n]*|(--[a-z][a-z-]*)( [A-Z]+\b)?")
+_COMMAND_OR_OPTION = re.compile(r"-m harness \w[^;`\n]*|(--[a-z][a-z-]*)( [A-Z]+\b)?")
 
 
 # --------------------------------------------------------------------------- kinds of values

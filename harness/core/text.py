@@ -134,11 +134,9 @@ def command_words(command: str, *words: str) -> tuple[str, ...]:
     script = Path(sys.argv[0])
     if script.stem == "harness":
         return ("harness" if shutil.which("harness") else sys.argv[0], command, *words)
-    room = script.parent.name  # of `python -m`: harness/tune.py, harness/compare/__main__.py
-    python = sys.orig_argv[0] if "harness" in (room, script.parent.parent.name) else "python"
-    if room == "harness" and script.name == "__main__.py":
-        return (python, "-m", "harness", command, *words)
-    return (python, "-m", f"harness.{command}", *words)
+    is_module = script.parent.name == "harness"  # harness/tune.py, harness/__main__.py
+    python = sys.orig_argv[0] if is_module else "python"
+    return (python, "-m", "harness", command, *words)
 
 
 def command_line(command: str, *words: str) -> str:

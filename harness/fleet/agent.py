@@ -13,7 +13,7 @@ import multiprocessing
 import platform
 import threading
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -254,9 +254,9 @@ class Agent:
             measurer.expect(space, expected)
         return getattr(measurer, method)(space, problem, *args), tuple(measurer.notices)
 
-    def data_sha256(self, uuid: str, problem: Input, stored: Collection[str]) -> str | None:
-        """Return the digest of an input's data on this machine."""
-        return self._measurers[uuid].data_sha256(problem, stored)
+    def ask(self, uuid: str, question: str, *args: object) -> Any:
+        """Call another method of a measurer, which answers without measuring."""
+        return getattr(self._measurers[uuid], question)(*args)
 
     def _space(self, measurer: _LocalMeasurer, problem: Input) -> ConstrainedSpace:
         assert self._fitted is not None, "a device is open"

@@ -296,10 +296,10 @@ class _RemoteMeasurer:
         self._recalled.append((problem, tuple(measured)))
 
     def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
-        answer = self._agent.call("run", "data_sha256", self._uuid, problem, stored)
-        if answer is None or isinstance(answer, str):
-            return answer
-        raise BackendUnavailable(f"the worker answered with a {type(answer).__name__}")
+        digest: str | None = self._agent.call(
+            "run", "ask", self._uuid, "data_sha256", problem, stored
+        )
+        return digest
 
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None

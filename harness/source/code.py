@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
 
-from harness.source.preprocessor import Token, tokens_by_line
+from harness.source.preprocessor import Token, scan, spaced
 
 _OPERATOR = re.compile(
     r"[<>=!+\-*/%&|^]= | << | >> | => | >\* | && | \|\| | \+\+ | -- | ->"
@@ -42,31 +40,24 @@ def c_code(text: str) -> str:
 
     A preprocessor line stays a line, in which white space between two tokens counts as one space.
     """
+    if 'R"' not in text:  # a raw string, in which lines are not joined
+        text = text.replace("\\\n", "")
     lines: list[str] = []
-    code: list[Token] = []
-    for tokens in tokens_by_line(text):
-        if tokens[0].text != "#":
-            code += tokens
+    code: list[str] = []
+    last: Token | None = None
+    for line in scan(text).lines:
+        if line.is_directive:
+            lines += ["\x1f".join(code), "#" + spaced(line.tokens[1:])]
+            code = []
+            last = None
             continue
-        lines.append("\x1f".join(_parts(text, code)))
-        lines.append("#" + "".join(_parts(text, tokens[1:], spaces=True)))
-        code = []
-    lines.append("\x1f".join(_parts(text, code)))
+        for token in line.tokens:
+            if last is not None and last.end < token.start and _would_join(last, token):
+                code.append(" ")
+            code.append(token.text)
+            last = token
+    lines.append("\x1f".join(code))
     return "\n".join(lines)
-
-
-def _parts(text: str, tokens: Sequence[Token], spaces: bool = False) -> Iterator[str]:
-    """Yield tokens, and what stands between two where it counts: a space, or `\\` where a line is
-    continued within a word."""
-    for last, token in pairwise(tokens):
-        yield last.text
-        between = text[last.end : token.start]
-        if between and not between.replace("\\\n", ""):
-            yield "\\"
-        elif between and (spaces or _would_join(last, token)):
-            yield " "
-    if tokens:
-        yield tokens[-1].text
 
 
 def _would_join(last: Token, token: Token) -> bool:
@@ -79,45 +70,21 @@ def _would_join(last: Token, token: Token) -> bool:
 @lru_cache(_MOST_TEXTS)
 def python_code(text: str) -> str:
     """Return the syntax tree of Python without docstrings, as `python -OO` runs it; the text itself
-    where it cannot be parsed.
+    where it cannot be parsed, or is nested too deeply.
 
-    It is the same under all versions of Python, as `ast.dump` is not.
+    It is the same under all versions of Python: they differ in which empty fields they have.
     """
     try:
         tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False):
+                node.body = node.body[1:]
+            for name, value in list(ast.iter_fields(node)):
+                if name in ("kind", "ctx") or value is None or value == []:
+                    delattr(node, name)
+        return ast.dump(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return text
-    parts: list[str] = []
-    waiting: list[object] = [tree]  # no recursion: sums of a thousand terms are nested as deep
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.AST):
-            _drop_docstring(node)
-            parts.append(type(node).__name__)
-            fields = [(name, value) for name, value in ast.iter_fields(node) if name != "kind"]
-            waiting.append(_END)
-            for name, value in reversed(fields):
-                if value is not None and value != []:  # versions differ in which they have
-                    waiting += [value, _Field(name)]
-        elif isinstance(node, list):
-            waiting.append(_END)
-            waiting += reversed(node)
-        elif isinstance(node, _Field):
-            parts.append(node)
-        else:
-            parts.append(repr(node))
-    return "\x1f".join(parts)
 
 
-class _Field(str):
-    """The name of a field, or a mark."""
-
-
-_END = _Field(")")
-
-
-def _drop_docstring(node: ast.AST) -> None:
-    if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-        return
-    if ast.get_docstring(node, clean=False) is not None:
-        node.body = node.body[1:]
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

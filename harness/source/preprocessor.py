@@ -167,12 +167,6 @@ def scan(text: str) -> Scan:
     return Scan(tuple(directives), tuple(code), lines)
 
 
-def tokens_by_line(text: str) -> Iterator[tuple[Token, ...]]:
-    """Yield the tokens of each line that is not blank, also in dead code; a continued line, or one
-    with a long comment, is one line."""
-    return (line.tokens for line in _lines(text))
-
-
 def spaced(tokens: Sequence[Token]) -> str:
     """Join tokens to one line, with a space where there was white space or a comment."""
     parts = []

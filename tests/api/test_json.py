@@ -151,10 +151,10 @@ def test_tune_lists_the_next_commands_as_words(run: Run, tmp_path: Path) -> None
     words = replayed(tmp_path, rows, "ok,2e-3,")
     _, document = run("tune", *words)
     look, again = document["next"]
-    assert look == ["python", "-m", "harness.analyse", str(tmp_path / "r.db")]
-    assert again[:3] == ["python", "-m", "harness.tune"]
+    assert look == ["python", "-m", "harness", "analyse", str(tmp_path / "r.db")]
+    assert again[:4] == ["python", "-m", "harness", "tune"]
     assert again[-2:] == ["--test-limit", "2"]
-    _, document = run("tune", *again[3:], "--test-limit", "3")
+    _, document = run("tune", *again[4:], "--test-limit", "3")
     assert document["next"] == [look], "the search is complete"
     for one in document["results"]["inputs"]:
         assert (one["default_outcome"], one["default_message"]) == ("ok", "")

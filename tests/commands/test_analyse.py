@@ -148,7 +148,7 @@ def test_the_newest_version_is_analysed_and_others_listed(database: str, capsys:
     printed = capsys.readouterr().out
     assert printed.count("formula on formula") == 1
     assert f"{old.measurements} measurements of another version are set aside, {old}" in printed
-    assert f"harness.analyse {database} --kernel-version {old.name}\n" in printed
+    assert f"harness analyse {database} --kernel-version {old.name}\n" in printed
     assert analyse([database, "--kernel-version", old.name]) == 0
     assert "set aside" not in capsys.readouterr().out
 

@@ -54,7 +54,7 @@ def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(tmp_p
     assert last.startswith("5 even the default is wrong on every input: the reference may be wrong")
     assert "the arguments in another order" in last
     assert "INOUT" in last
-    assert last.endswith(f"harness.check {tmp_path / 'space.yaml'} --run")
+    assert last.endswith(f"harness check {tmp_path / 'space.yaml'} --run")
 
 
 def test_a_wrong_default_of_a_space_in_python_is_run_alone_by_a_call(tmp_path: Path) -> None:

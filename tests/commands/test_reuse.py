@@ -88,7 +88,7 @@ def test_another_kernel_is_measured_anew_and_dispatch_says_what_differs(
     (folder / "scale.yaml").write_text(SPACE + "verify: {rtol: 0.001}\n")
     error = dispatched(folder, capsys)
     assert "scale.yaml is not what was measured: scale.cl, verify changed since" in error
-    assert f"harness.tune {folder}/scale.yaml --database {folder}/r.db; or restore" in error
+    assert f"harness tune {folder}/scale.yaml --database {folder}/r.db; or restore" in error
     printed = tuned(folder, capsys)
     assert "answered from the database" not in printed
     assert "note: scale.cl, verify changed: " in printed

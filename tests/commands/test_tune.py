@@ -139,7 +139,7 @@ def test_the_report_has_commands_without_passwords(replayed: list[str], tmp_path
     words += ["--inputs", "m > 99 or n > 99", *replayed[1:], "--report", str(page)]
     assert tune(words) == 0
     shown = [word.replace("sesame", "***") for word in words]
-    assert html.escape(shlex.join(["python", "-m", "harness.tune", *shown])) in (
+    assert html.escape(shlex.join(["python", "-m", "harness", "tune", *shown])) in (
         page.read_text(encoding="utf-8").replace("&#39;", "&#x27;")
     )
     assert query(replayed[-1], "SELECT arguments FROM commands") == [(json.dumps(shown),)]
@@ -332,7 +332,7 @@ def test_a_program_that_does_not_work_fails_and_its_page_says_why(
     html = page.read_text()
     assert "Nothing was measured." in html
     assert "ended with exit status 5" in html
-    assert f"harness.tune {space} --database" in html
+    assert f"harness tune {space} --database" in html
     assert "--inputs &#39;n &gt; 0&#39;" in html
     monkeypatch.setattr("harness.report.write_output", full)
     assert tune([*words, "--report", str(page)]) == 1, "that it cannot be written is printed"

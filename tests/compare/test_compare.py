@@ -319,50 +319,6 @@ def _options(command: Callable[[Sequence[str]], int], capsys: Capture) -> set[st
     return set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
 
 
-def in_burdened_run(
-    folder: Path, name: str, burdened: Sequence[int], slower: float = 1.0, burden: float = 1.3
-) -> str:
-    """Write a database of an edited kernel: other work begins after the search of some inputs, so
-    that the search of the `burdened` ones and all finals take longer."""
-    spec = dataclasses.replace(make_spec(folder, SPACE), functions=("edited",))
-    before = Device(5, dict.fromkeys((8, 16, 32, 64), slower))
-    after = Device(6, dict.fromkeys((8, 16, 32, 64), slower * burden))
-    with opened(folder / name) as store:
-        plans = [make_plan(given, spec=spec, environment=ENVIRONMENT) for given in spec.inputs]
-        searches = [begin_search(store, plan) for plan in plans]
-        for search in searches:
-            given = search.plan.problem
-            device = after if given["n"] in burdened else before
-            for block in (16, 64):
-                search.test(device.measure(given, block))
-        for search in searches:
-            found = [after.measure(search.plan.problem, block) for block in (16, 64)]
-            store.add_interleaved(search.run_id, search.plan, FINAL, found)
-            store.end_run(search.run_id, "complete")
-    return str(folder / name)
-
-
-@pytest.mark.parametrize("burdened", [(), (64,), (32, 64), (16, 32, 64)])
-def test_work_that_begins_in_the_candidates_run_is_no_regression(
-    base: str, tmp_path: Path, capsys: Capture, burdened: Sequence[int]
-) -> None:
-    place = in_burdened_run(tmp_path, "burdened.db", burdened)
-    status, data = run(base, place)
-    assert status == 0
-    assert set(data["counts"]) <= {"the machine changed", "within noise"}
-    assert data["upper_limit"] > 1.3, "a slowdown of the kernel itself may be hidden"
-    if "the machine changed" in data["counts"]:
-        out = " ".join(capsys.readouterr().err.split())
-        assert re.search(r"the default's times changed by up to 1\.3\d\dx during a run", out)
-        assert "--rerun measures both sides together" in out
-
-
-def test_a_slowdown_beyond_that_of_the_machine_is_a_regression(base: str, tmp_path: Path) -> None:
-    place = in_burdened_run(tmp_path, "burdened.db", (32, 64), slower=2.5)
-    status, data = run(base, place)
-    assert (status, verdicts(data)[64]) == (1, "slower")
-
-
 def test_equal_sources_are_no_regression_ever(base: str, tmp_path: Path, capsys: Capture) -> None:
     every = dict.fromkeys((8, 16, 32, 64), 1.3)
     status, data = run(base, tuned(tmp_path, "same.db", 9, every))

@@ -303,7 +303,7 @@ def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(
 @pytest.mark.parametrize(
     ("ended_at", "stages", "advice"),
     [
-        ("2026-01-03", {}, "`python -m harness.tune` without --no-cross measures winners on the "),
+        ("2026-01-03", {}, "`python -m harness tune` without --no-cross measures winners on the "),
         ("2026-01-03", {"cross": "cut"}, "The time was up: tune again with a longer --max-time."),
         ("2026-01-03", {"cross": ""}, "Tune again, with more tests."),
         (None, {}, "The last run was stopped: the same command goes on, and measures winners on"),

@@ -452,11 +452,11 @@ def test_a_file_is_wide_unless_columns_says_otherwise(monkeypatch: pytest.Monkey
 
 
 def test_a_table_of_very_many_inputs_shows_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "harness.export" not in printed(report(), report())
+    assert "harness export" not in printed(report(), report())
     monkeypatch.setattr(inputs_table, "MOST_SHOWN", 2)
     for width in (140, 60):
         text = " ".join(printed(report(), report(), report(), width=width).split())
-        assert "These are the first 2 of 3 inputs; `python -m harness.export` writes all." in text
+        assert "These are the first 2 of 3 inputs; `python -m harness export` writes all." in text
         assert text.count("m=64, n=4096") == 2
 
 

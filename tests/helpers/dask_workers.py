@@ -43,7 +43,7 @@ def local_workers(count: int) -> Any:
 @contextmanager
 def worker_process(address: str, device: str, cache: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run `harness.worker` for one of two parts of this machine's CPU."""
-    command = [sys.executable, "-m", "harness.worker", address, "--device", device, "--quiet"]
+    command = [sys.executable, "-m", "harness", "worker", address, "--device", device, "--quiet"]
     environment = {**os.environ, "HARNESS_CPU_PARTS": "2", "HARNESS_CACHE_DIR": str(cache)}
     with subprocess.Popen(command, env=environment) as process:
         try:

@@ -66,7 +66,7 @@ def test_second_process_learns_who_measures_until_that_is_killed(locks: Path) ->
     assert "tune ...; since 20" in message
     assert "secret" not in message
     assert "cpu, 0 compute units" in message
-    assert "harness.devices` lists them" in message
+    assert "harness devices` lists them" in message
     with lock(CPU):
         pass
     assert list(locks.iterdir()) == []

@@ -174,7 +174,7 @@ def test_opencl_numbers_alone_count_within_the_only_platform(machine, several) -
         (["all", "0"], r"--device all names all devices; leave the others out"),
         (["0", "GPU-aa"], r"names a device twice: NVIDIA H100, sm_90, 80.0 GiB, 0000:1B:00.0"),
         (["T4", "pthread"], r"there is no device"),  # CUDA and OpenCL are not mixed
-        (["0,"], "--device has an empty name; .*harness.devices"),
+        (["0,"], "--device has an empty name; .*harness devices"),
     ],
 )
 def test_wrong_names_are_refused_with_the_devices_that_there_are(names, message, several) -> None:

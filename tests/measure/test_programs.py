@@ -693,7 +693,7 @@ def test_program_is_compiled_without_its_device_and_not_run(
     assert check([str(path)]) == 1
     message = capsys.readouterr().out
     assert "program.device: `no-such-smi` not found" in message
-    assert "harness.check SPACE --compile N` needs no device" in message
+    assert "harness check SPACE --compile N` needs no device" in message
     assert check([str(path), "--compile", "15"]) == 0
     message = capsys.readouterr().out
     assert "gcc: 16 configurations with the default: 8 compiled to at most" in message

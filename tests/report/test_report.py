@@ -156,18 +156,14 @@ def test_a_page_that_cannot_be_written_is_an_error(results: Results, tmp_path: P
 
 def test_the_commands_are_as_they_were_typed(results: Results) -> None:
     """The fixture tuned from Python, where nobody typed a command."""
-    assert [line.split()[2] for line in commands(results)] == [
-        "harness.analyse",
-        "harness.dispatch",
-        "harness.report",
-    ]
+    assert [line.split()[3] for line in commands(results)] == ["analyse", "dispatch", "report"]
     (command,) = results.commands
     typed = [("x.yaml", "--inputs", "n > 7"), ("x.yaml",), ("x.yaml",)]
     repeated = tuple(dataclasses.replace(command, arguments=words) for words in typed)
     lines = list(commands(dataclasses.replace(results, commands=repeated)))
     assert lines[:2] == [
-        "python -m harness.tune x.yaml --inputs 'n > 7'",
-        "python -m harness.tune x.yaml",
+        "python -m harness tune x.yaml --inputs 'n > 7'",
+        "python -m harness tune x.yaml",
     ]
     runs = tuple(dataclasses.replace(run, notes={}) for run in results.runs)
     elsewhere = dataclasses.replace(results, commands=repeated, runs=runs)

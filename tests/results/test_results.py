@@ -263,7 +263,7 @@ def test_second_writer_is_told_who_writes_until_that_is_killed(place: Path) -> N
         assert len(read_back(place)) == 1  # readers are not kept out
     printed = str(busy.value)
     assert f"process {process.pid} on {socket.gethostname()} since 20" in printed
-    assert f"python -m harness.merge {place} OTHER.db" in printed
+    assert f"python -m harness merge {place} OTHER.db" in printed
     with opened(place) as store:
         assert len(known_configs(store, make_plan())) == 1
 

@@ -115,10 +115,10 @@ def test_other_edits_are_code_of_python(old: str, new: str) -> None:
 def test_code_of_python_is_that_of_every_version() -> None:
     """These texts are in databases, whose readers may have another Python."""
     code = python_code("def f(a, *, b=None): 'doc'; return u'x', -a")
-    assert code.replace("\x1f", " ") == (
-        "Module body FunctionDef name 'f' args arguments args arg arg 'a' ) ) kwonlyargs arg arg "
-        "'b' ) ) kw_defaults Constant ) ) ) body Return value Tuple elts Constant value 'x' ) "
-        "UnaryOp op USub ) operand Name id 'a' ctx Load ) ) ) ) ctx Load ) ) ) ) ) ) )"
+    assert code == (
+        "Module(body=[FunctionDef(name='f', args=arguments(args=[arg(arg='a')], "
+        "kwonlyargs=[arg(arg='b')], kw_defaults=[Constant()]), body=[Return(value=Tuple(elts=["
+        "Constant(value='x'), UnaryOp(op=USub(), operand=Name(id='a'))]))])])"
     )
 
 

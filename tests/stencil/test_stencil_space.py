@@ -1,4 +1,4 @@
-"""python -m harness.stencil explore: spaces of built-in and user-written stencils."""
+"""python -m harness stencil explore: spaces of built-in and user-written stencils."""
 
 from __future__ import annotations
 
@@ -204,8 +204,8 @@ def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path: Path
     assert load_spec(space).title.startswith("srad1, 32 x 32, in ")
     assert "/* srad1, 32 x 32: the variant VARIANT," in space.with_suffix(".cl").read_text()
     begin = shlex.split(space.read_text().split("# Written by ")[1].split("\n")[0])
-    assert begin[:3] == ["python", "-m", "harness.stencil"]
-    assert main([*begin[3:], "-o", str(folders[1])]) == 0
+    assert begin[:4] == ["python", "-m", "harness", "stencil"]
+    assert main([*begin[4:], "-o", str(folders[1])]) == 0
     first, again = ([p.read_text() for p in sorted(f.rglob("*.*"))] for f in folders)
     assert first == again
 

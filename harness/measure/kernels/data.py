@@ -22,7 +22,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.cuda.occupancy import observe_occupancy
 from harness.measure.process.child import ChildLost
 from harness.measure.trial.host_module import HostModule, Steps, TrackedConfig
-from harness.measure.trial.occasions import DATA_SETS, SEARCH_SEED
+from harness.measure.trial.occasions import SEARCH_SEED
 from harness.measure.trial.trial import Job, outcome_of
 from harness.measure.trial.verify import NAN, Array, Tolerance, size_of
 
@@ -56,9 +56,10 @@ class KernelData:
         """The arguments whose content no run sees, as a fill replaces it."""
         return frozenset({*self.expected, *self.scratch}.difference(self.inout))
 
+    @cached_property
     def sha256(self) -> str:
-        """Return the digest of the arguments, of what runs see."""
-        return ArgumentDigests(self.arguments, self.unread).without(self.unread)
+        """The digest of the arguments, of what runs see."""
+        return sha256_of(argument_digests(self.arguments, self.unread), self.unread)
 
     @cached_property
     def sizes(self) -> dict[str, float]:
@@ -154,27 +155,27 @@ def make_kernel_data(path: Path, problem: Input, seed: int = 0) -> KernelData:
     return KernelData(arguments, expected, inout, scratch, host, constants=constants, made_s=made_s)
 
 
-class ArgumentDigests:
-    """The digests of arguments, by type, shape and content; without the content of those that are
-    `unread`."""
+def argument_digests(
+    arguments: Mapping[str, Argument], unread: Collection[str] = ()
+) -> dict[str, tuple[str, str]]:
+    """Return the type and shape of each argument, and the digest of its content if it is read."""
+    digests = {}
+    for name, value in arguments.items():
+        kind = repr((isinstance(value, np.ndarray), value.dtype.descr, value.shape))
+        content = ""
+        if name not in unread:
+            flat = np.atleast_1d(value).reshape(-1).view(np.uint8)  # also of structures
+            content = hashlib.sha256(flat.data).hexdigest()
+        digests[name] = kind, content
+    return digests
 
-    def __init__(self, arguments: Mapping[str, Argument], unread: Collection[str] = ()) -> None:
-        self._kinds: dict[str, str] = {}
-        self._contents: dict[str, str] = {}
-        for name, value in arguments.items():
-            is_array = isinstance(value, np.ndarray)
-            self._kinds[name] = repr((is_array, value.dtype.descr, value.shape))
-            if name in unread:
-                continue
-            content = np.atleast_1d(value).reshape(-1).view(np.uint8)  # also of structures
-            self._contents[name] = hashlib.sha256(content.data).hexdigest()
 
-    def without(self, unread: Collection[str]) -> str:
-        """Return the digest of all, without the content of some."""
-        parts = []
-        for name, kind in self._kinds.items():
-            parts.append([name, kind, "" if name in unread else self._contents[name]])
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+def sha256_of(digests: Mapping[str, tuple[str, str]], unread: Collection[str]) -> str:
+    """Return the digest of all arguments, without the content of the unread ones."""
+    parts = []
+    for name, (kind, content) in digests.items():
+        parts.append([name, kind, "" if name in unread else content])
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def make_arguments(host: HostModule, problem: Input, seed: int) -> dict[str, Argument]:
@@ -182,27 +183,6 @@ def make_arguments(host: HostModule, problem: Input, seed: int) -> dict[str, Arg
     digest = hashlib.sha256(f"{seed}:{problem.json}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
     return host.arguments(problem, rng)
-
-
-@dataclass
-class DeviceData:
-    """The sets of data of an input and a seed, with a digest of those of the search; `fresh` on the
-    device until a kernel has run."""
-
-    problem: Input
-    seed: int
-    sets: Sequence[KernelData]
-    sha256: str | None
-    fresh: bool = True
-
-
-def make_device_data(path: Path, problem: Input, seed: int) -> DeviceData:
-    """Make one set of data for the search, several for any other seed; raises HostModuleError."""
-    if seed == SEARCH_SEED:
-        data = make_kernel_data(path, problem, seed)
-        return DeviceData(problem, seed, [data], data.sha256())
-    sets = [make_kernel_data(path, problem, seed + number) for number in range(DATA_SETS)]
-    return DeviceData(problem, seed, sets, None)
 
 
 def present_sha256(
@@ -215,15 +195,15 @@ def present_sha256(
     are made again with the outputs, which are no data and may differ between inputs; `unread`
     remembers those of the last input by host module.
     """
-    first = ArgumentDigests(make_arguments(HostModule(path), problem, SEARCH_SEED))
+    first = argument_digests(make_arguments(HostModule(path), problem, SEARCH_SEED))
     if path in unread:
-        sha256 = first.without(unread[path])
+        sha256 = sha256_of(first, unread[path])
         if sha256 in stored:
             return sha256
     again = make_kernel_data(path, problem, SEARCH_SEED)
     unread[path] = again.unread
-    sha256 = again.sha256()
-    return sha256 if sha256 in {*stored, first.without(again.unread)} else None
+    is_same = again.sha256 in {*stored, sha256_of(first, again.unread)}
+    return again.sha256 if is_same else None
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,17 @@ from harness.core.text import first_few
 from harness.measure.device import Compiler, Device
 from harness.measure.devices import Backend, empty_kernel_advice
 from harness.measure.kernels.checks import weak_tests, why_overwritten
-from harness.measure.kernels.data import DeviceData, KernelJob, make_device_data, present_sha256
+from harness.measure.kernels.data import (
+    KernelData,
+    KernelJob,
+    make_kernel_data,
+    present_sha256,
+)
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel, why_any_astray
 from harness.measure.nvml import Sensors, open_sensors, other_processes
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.locks import locked
-from harness.measure.trial.occasions import SEARCH_SEED, Block
+from harness.measure.trial.occasions import DATA_SETS, SEARCH_SEED, Block
 from harness.measure.trial.verify import Tolerance
 
 
@@ -74,6 +79,16 @@ class _DataLost(ChildLost):
         super().__init__(message, by_chance=True)
 
 
+@dataclass
+class _DeviceData:
+    """The sets of data of an input and a seed; `fresh` on the device until a kernel has run."""
+
+    problem: Input
+    seed: int
+    sets: Sequence[KernelData]
+    fresh: bool = True
+
+
 class DeviceWorker:
     """Own the device, which opens when it is first needed, and the data of one input.
 
@@ -84,8 +99,8 @@ class DeviceWorker:
     def __init__(self, backend: Backend) -> None:
         self.is_spoilt = False
         self._backend = backend
-        self._data: dict[Path, DeviceData] = {}
-        self._bound: DeviceData | None = None
+        self._data: dict[Path, _DeviceData] = {}
+        self._bound: _DeviceData | None = None
         self._unread: dict[Path, frozenset[str]] = {}  # what no run of an input sees
         self._imports = ImportsApart()
 
@@ -148,12 +163,14 @@ class DeviceWorker:
         if data is None or (data.problem, data.seed) != (problem, seed):
             data = self._bound = None
             self._data.pop(host, None)  # frees the memory of the input before
-            data = make_device_data(host, problem, seed)
-            self._device.bind(*(each.arguments for each in data.sets))
-            self._bound = self._data[host] = data
+            count = 1 if seed == SEARCH_SEED else DATA_SETS
+            sets = [make_kernel_data(host, problem, seed + number) for number in range(count)]
+            self._device.bind(*(data.arguments for data in sets))
+            data = self._bound = self._data[host] = _DeviceData(problem, seed, sets)
         elif data is not self._bound:
             self._copy(data)
-        return tuple(data.sets[0].arguments), data.sha256
+        first = data.sets[0]
+        return tuple(first.arguments), first.sha256 if seed == SEARCH_SEED else None
 
     def data_sha256(self, host: Path, problem: Input, stored: Collection[str]) -> str | None:
         """Return `present_sha256` of an input."""
@@ -216,13 +233,13 @@ class DeviceWorker:
         return Together(measured, complete)
 
     @property
-    def _prepared(self) -> DeviceData:
+    def _prepared(self) -> _DeviceData:
         """The data that were prepared last; raises ChildLost in a new process."""
         if self._bound is None:
             raise _DataLost("nothing is prepared")
         return self._bound
 
-    def _clean(self, data: DeviceData, measured: Sequence[Measurement]) -> None:
+    def _clean(self, data: _DeviceData, measured: Sequence[Measurement]) -> None:
         """Copy the data again after a run that may have written elsewhere: the next configuration
         is not blamed for it."""
         is_clean = all(each.is_clean for each in data.sets) and not any(map(_is_wrong, measured))
@@ -232,7 +249,7 @@ class DeviceWorker:
                 self._device.stray_writes()  # what failed before this check may have written there
                 self._copy(data)
 
-    def _copy(self, data: DeviceData) -> None:
+    def _copy(self, data: _DeviceData) -> None:
         """Copy data to the device again. Raises ChildLost where the device does not take them any
         more, and after a kernel that may have overwritten this process's memory.
 
@@ -339,7 +356,7 @@ class DeviceClient:
             try:
                 names, sha256 = self._call(DeviceWorker.prepare, self._host, problem, seed)
                 self._names[problem] = names
-                if seed == SEARCH_SEED:
+                if sha256 is not None:
                     self.digests.setdefault(problem, sha256)
                 return
             except OutOfDeviceMemory as error:
