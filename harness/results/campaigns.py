@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, Table, func, select
 
@@ -301,7 +303,8 @@ def read_device(
     """
     key = CampaignKey(spec.program_sha256, source.fingerprint, source.campaign)
     rows = read_measurements(connection, key, schema.SEARCHED, builds=False)
-    by_then = rows.of(rows.columns.measured_at) <= source.until.encode()
+    until = np.datetime64(datetime.fromisoformat(source.until).replace(tzinfo=None), "ms")
+    by_then = rows.of(rows.columns.measured_at) <= until
     measured = by_input(rows.where(by_then).by(spec.measure.statistic))
     features = set(spec.features)  # another space of the program may have others
     return {problem: of_input for problem, of_input in measured.items() if set(problem) == features}

@@ -13,7 +13,7 @@ import numpy as np
 
 from harness.core.records import Input
 from harness.core.text import counted, first_few
-from harness.results.columns import Coded, MeasurementRows
+from harness.results.columns import MeasurementRows
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def of_present_data(
         present = _of_last(rows)
     if not present:
         return OfPresentData(rows)
-    digests, inputs = _digests(rows), rows.columns.inputs
+    digests, inputs = rows.columns.data_sha256, rows.columns.inputs
     width = len(digests.values)
     keys = rows.of(inputs.codes).astype(np.int64) * width + rows.of(digests.codes)
     pairs, pair_of, counts = np.unique(keys, return_inverse=True, return_counts=True)
@@ -53,7 +53,7 @@ def of_present_data(
 
 def digests_of_data(rows: MeasurementRows) -> frozenset[str]:
     """Return the digests that these measurements have."""
-    digests = _digests(rows)
+    digests = rows.columns.data_sha256
     used = np.unique(rows.of(digests.codes)).tolist()
     return frozenset(digest for code in used if (digest := digests.values[code]) is not None)
 
@@ -71,14 +71,9 @@ def changed_data_lines(set_aside: Mapping[Input, int]) -> Iterator[str]:
     )
 
 
-def _digests(rows: MeasurementRows) -> Coded[str | None]:
-    digests: Coded[str | None] = rows.columns.others["data_sha256"]
-    return digests
-
-
 def _of_last(rows: MeasurementRows) -> dict[Input, str | None]:
     """Return the digest of the last measurement of each input that has several digests."""
-    columns, digests = rows.columns, _digests(rows)
+    columns, digests = rows.columns, rows.columns.data_sha256
     codes, problems = rows.of(digests.codes), rows.of(columns.inputs.codes)
     last = np.zeros(len(columns.inputs.values), dtype=np.int32)
     last[problems] = codes
