@@ -283,7 +283,7 @@ def _replay_database(path: Path, spec: Spec) -> ReplayMeasurer:
     with reading(str(path)) as engine, engine.connect() as connection:
         campaign = _campaign(path, campaigns(connection), spec)
         stored = read_measurements(connection, campaign.key, stages=SEARCHED)
-    rows = of_present_data(stored).rows
+    rows, _ = of_present_data(stored)
     if not rows:
         raise RecordingError(f"{path} holds no measurement of {spec.name}")
     compiler = _compiler(path, set(rows[-1].measurement.config), spec)

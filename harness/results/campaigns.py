@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Table, func, select
+from sqlalchemy import Connection, func, select
 
 from harness.constraints.expression import Expression
 from harness.core.records import ENVIRONMENT_FIELDS, Config, Environment, Input, Statistic, Value
@@ -114,11 +116,10 @@ LEFT_OUT = "left out: "
 """The prefix of the reason for an input whose data cannot be made or whose default fails."""
 
 
-def with_space(rows_of: Callable[[Table], Iterable[Row]], rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield rows of runs or commands, each with that of its `space` and its `environment`;
-    `rows_of` reads a table."""
-    spaces = {row["id"]: row for row in rows_of(schema.spaces)}
-    environments = {row["id"]: row for row in rows_of(schema.environments)}
+def with_space(connection: Connection, rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield rows of runs or commands, each with that of its `space` and its `environment`."""
+    spaces = {row["id"]: row for row in read_rows(connection, schema.spaces)}
+    environments = {row["id"]: row for row in read_rows(connection, schema.environments)}
     for row in rows:
         space = referred("spaces", spaces, row["space_id"])
         environment = referred("environments", environments, row["environment_id"])
@@ -133,7 +134,7 @@ def campaigns(connection: Connection) -> list[StoredCampaign]:
     Raises ResultsError where the database is damaged.
     """
     with refusing_damage(connection):
-        return campaigns_of(with_space(partial(read_rows, connection), read_run_rows(connection)))
+        return campaigns_of(with_space(connection, read_run_rows(connection)))
 
 
 def campaigns_of(runs: Iterable[Row]) -> list[StoredCampaign]:
@@ -141,9 +142,12 @@ def campaigns_of(runs: Iterable[Row]) -> list[StoredCampaign]:
     grouped: dict[tuple[CampaignKey, str], list[Row]] = {}
     for run in runs:
         grouped.setdefault((_key(run), run["space"]["name"]), []).append(run)
-    last = [max(own, key=_moment) for own in grouped.values()]
-    pairs = sorted(zip(last, grouped.values(), strict=True), key=lambda p: _moment(p[0]))
-    return [replace(_campaign(run), runs=own) for run, own in reversed(pairs)]
+    made: list[tuple[tuple[str, int], StoredCampaign]] = []
+    for of_campaign in grouped.values():
+        last = max(of_campaign, key=_moment)
+        made.append((_moment(last), replace(_campaign(last), runs=of_campaign)))
+    made.sort(key=itemgetter(0), reverse=True)
+    return [campaign for _, campaign in made]
 
 
 def _moment(run: Row) -> tuple[str, int]:
@@ -247,26 +251,27 @@ def read_commands(connection: Connection, campaign: StoredCampaign) -> list[Comm
 
     Raises ResultsError where the database is damaged.
     """
+    commands: list[Command] = []
     with refusing_damage(connection):
-        return [
-            Command(
-                inputs=tuple(map(Input, row["inputs"])),
-                left_out={Input(features): why for features, why in row["left_out"]},
-                arguments=tuple(row["arguments"] or ()),
-                **{name: row[name] for name in ("uuid", "started_at", "ended_at", "stages")},
-            )
-            for row in with_space(
-                partial(read_rows, connection), read_rows(connection, schema.commands)
-            )
-            if (_key(row), row["space"]["name"]) == (campaign.key, campaign.space_name)
-        ]
+        for row in with_space(connection, read_rows(connection, schema.commands)):
+            if (_key(row), row["space"]["name"]) == (campaign.key, campaign.space_name):
+                command = Command(
+                    row["uuid"],
+                    tuple(map(Input, row["inputs"])),
+                    row["started_at"],
+                    row["ended_at"],
+                    {Input(features): why for features, why in row["left_out"]},
+                    row["stages"],
+                    tuple(row["arguments"] or ()),
+                )
+                commands.append(command)
+    return commands
 
 
 # --------------------------------------------------------------------- other devices
 
 
-_FIELDS = ("device", "fingerprint", "campaign", "until")
-_DEVICES = TypeAdapter(list[DeviceResults])
+_DEVICE = TypeAdapter(DeviceResults)
 
 
 def other_devices(
@@ -276,20 +281,24 @@ def other_devices(
 
     Raises ResultsError where the database is damaged.
     """
-    until: dict[tuple[str, str, int], str] = {}
-    same = (
-        campaign
-        for campaign in campaigns(connection)
-        if (campaign.space_name, campaign.key.program_sha256) == (spec.name, spec.program_sha256)
-        and campaign.environment.device != environment.device
-    )
-    for campaign, _, last_at in measured_campaigns(connection, same):
-        key = campaign.key
-        until[campaign.environment.device, key.fingerprint, key.campaign] = last_at
+    same: list[StoredCampaign] = []
+    for campaign in campaigns(connection):
+        is_program = campaign.key.program_sha256 == spec.program_sha256
+        is_other = campaign.environment.device != environment.device
+        if campaign.space_name == spec.name and is_program and is_other:
+            same.append(campaign)
+    same.sort(key=lambda c: (c.environment.device, c.key.fingerprint, c.key.campaign))
+    devices: dict[str, DeviceResults] = {}
     with refusing_damage(connection):
-        rows = [dict(zip(_FIELDS, (*key, until[key]), strict=True)) for key in sorted(until)]
-        devices = _DEVICES.validate_python(rows)
-    return tuple({device.fingerprint: device for device in devices}.values())
+        for campaign, _, last_at in measured_campaigns(connection, same):
+            facts = {
+                "device": campaign.environment.device,
+                "fingerprint": campaign.key.fingerprint,
+                "campaign": campaign.key.campaign,
+                "until": last_at,
+            }
+            devices[campaign.key.fingerprint] = _DEVICE.validate_python(facts)
+    return tuple(devices.values())
 
 
 def read_device(
@@ -301,7 +310,8 @@ def read_device(
     """
     key = CampaignKey(spec.program_sha256, source.fingerprint, source.campaign)
     rows = read_measurements(connection, key, schema.SEARCHED, builds=False)
-    by_then = rows.of(rows.columns.measured_at) <= source.until.encode()
+    until = np.datetime64(datetime.fromisoformat(source.until).replace(tzinfo=None), "ms")
+    by_then = rows.of(rows.columns.measured_at) <= until
     measured = by_input(rows.where(by_then).by(spec.measure.statistic))
     features = set(spec.features)  # another space of the program may have others
     return {problem: of_input for problem, of_input in measured.items() if set(problem) == features}

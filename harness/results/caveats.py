@@ -21,7 +21,8 @@ def record_lines(results: Results) -> Iterator[str]:
             "samples, and no word on whether outputs were verified. The default is the first seed "
             "or test."
         )
-    devices = devices_of(run.notes.get("facts", {}) for run in results.runs)
+    facts = [run.notes.get("facts", {}) for run in results.runs]
+    devices = devices_of(facts)
     if len(devices) > 1:
         names = first_few(map(printable, devices), ", ")
         yield (
@@ -29,18 +30,12 @@ def record_lines(results: Results) -> Iterator[str]:
             "speed. To measure all on one of them, name it with --device and tune again with "
             "--fresh."
         )
-    yield from _of_others(results)
-    if results.fitting.sentence:
-        yield results.fitting.sentence
-
-
-def _of_others(results: Results) -> Iterator[str]:
-    """Yield a sentence about other processes on the device, if there were any."""
-    facts = [run.notes.get("facts", {}) for run in results.runs]
-    others = [each[OTHER_PROCESSES] for each in facts if OTHER_PROCESSES in each]
+    others = [fact[OTHER_PROCESSES] for fact in facts if OTHER_PROCESSES in fact]
     if others:
         yield (
             f"Other processes used the device when {len(others)} of "
             f"{counted(len(results.runs), 'run')} began, and may have disturbed the times: "
             f"{first_few(map(printable, dict.fromkeys(others)))}."
         )
+    if results.fitting.sentence:
+        yield results.fitting.sentence

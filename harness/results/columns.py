@@ -87,7 +87,7 @@ class ConfigTable(Sequence[Config]):
         """
         names, layouts = Coder(), Coder()
         coders: list[Coder] = []
-        plain: list[list[Value]] = []
+        values: list[list[Value]] = []
         layout: list[int] = []
         rows: list[list[int]] = []
         for config in configs:
@@ -97,20 +97,18 @@ class ConfigTable(Sequence[Config]):
                 column = names[name]
                 if column == len(coders):
                     coders.append(Coder())
-                    plain.append([])
+                    values.append([])
                     row.append(-1)
                 row[column] = code = coders[column][_value_key(value)]
-                if code == len(plain[column]):
-                    plain[column].append(Config({name: value})[name])  # which checks it
+                if code == len(values[column]):
+                    values[column].append(Config({name: value})[name])  # which checks it
             rows.append(row)
-        codes = np.full((len(rows), len(names)), -1, dtype=np.int32)
-        for width in {len(row) for row in rows}:
-            here = [index for index, row in enumerate(rows) if len(row) == width]
-            codes[here, :width] = np.array([rows[index] for index in here], dtype=np.int32)
+        for row in rows:
+            row += [-1] * (len(names) - len(row))
         return cls(
             tuple(names),
-            tuple(map(tuple, plain)),
-            codes,
+            tuple(map(tuple, values)),
+            np.array(rows, dtype=np.int32).reshape(len(rows), len(names)),
             tuple(layouts),
             np.array(layout, dtype=np.int32),
         )
@@ -126,9 +124,12 @@ class ConfigTable(Sequence[Config]):
         return lru_cache(_MOST_KEPT)(self._make)
 
     def _make(self, index: int) -> Config:
-        row, columns = self.codes[index].tolist(), self._columns
-        names = self.layouts[self.layout[index]]
-        return Config({name: self.values[columns[name]][row[columns[name]]] for name in names})
+        row = self.codes[index].tolist()
+        config: dict[str, Value] = {}
+        for name in self.layouts[self.layout[index]]:
+            column = self._columns[name]
+            config[name] = self.values[column][row[column]]
+        return Config(config)
 
     @cached_property
     def _columns(self) -> Mapping[str, int]:
@@ -136,9 +137,10 @@ class ConfigTable(Sequence[Config]):
 
     @cached_property
     def _code_of(self) -> tuple[Mapping[Hashable, int], ...]:
-        return tuple(
-            {_value_key(value): code for code, value in enumerate(known)} for known in self.values
-        )
+        codes: list[Mapping[Hashable, int]] = []
+        for values in self.values:
+            codes.append({_value_key(value): code for code, value in enumerate(values)})
+        return tuple(codes)
 
     def find(self, config: Config) -> int | None:
         """Return the index of a configuration; None if it is not here."""
@@ -165,8 +167,8 @@ class ConfigTable(Sequence[Config]):
     def settings(self, indices: Indices | Codes) -> dict[str, tuple[Sequence[Value], Codes]]:
         """Return, by the names of parameters, the values, and which of them each of these
         configurations has: -1 where it has none."""
-        columns = zip(self.names, self.values, self.codes[indices].T, strict=True)
-        return {name: (values, codes) for name, values, codes in columns}
+        columns = zip(self.values, self.codes[indices].T, strict=True)
+        return dict(zip(self.names, columns, strict=True))
 
 
 # ------------------------------------------------------------------------ measurements
@@ -179,6 +181,13 @@ class Coded(Generic[T]):
     codes: Codes
     values: Sequence[T]
 
+    @classmethod
+    def of(cls, codes: Codes, values: Iterable[T]) -> Coded[T]:
+        """Give equal values one code."""
+        coder = Coder()
+        new_codes = np.array([coder[value] for value in values], dtype=np.int32)
+        return cls(new_codes[codes], tuple(coder))
+
     def at(self, row: int) -> T:
         """Return the value of a row."""
         value: T = self.values[self.codes.item(row)]  # a fourth of the time of codes[row]
@@ -190,29 +199,18 @@ class Coded(Generic[T]):
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers:
-    """A column of numbers, shape (rows,)."""
-
-    values: Array
-
-    def at(self, row: int) -> float:
-        """Return the number of a row."""
-        number: float = self.values.item(row)
-        return number
-
-
-@dataclass(frozen=True, eq=False)
 class MeasurementColumns:
     """The columns of measurements, each of shape (rows,).
 
     `observed` has the observations by name: NaN where a row has none. Some of the `samples_s` are
     shared by configurations of equal machine code. `others` has the columns of other fields of a
-    measurement: Coded, Numbers or Ragged.
+    measurement.
     """
 
     ids: Indices
     uuids: npt.NDArray[np.bytes_]
-    measured_at: npt.NDArray[np.bytes_]
+    measured_at: npt.NDArray[np.datetime64]
+    wall_s: Array
     inputs: Coded[Input]
     configs: Coded[Config]
     config_table: ConfigTable
@@ -224,6 +222,7 @@ class MeasurementColumns:
     stopped: Coded[StopReason | None]
     occasions: Coded[tuple[int, ...] | None]
     shared_with: Coded[str | None]
+    data_sha256: Coded[str | None]
     builds: Coded[Build | None]
     samples_s: Ragged
     observed: Mapping[str, Array]
@@ -266,18 +265,19 @@ class MeasurementColumns:
         digests = self.shared_with.values
         if not self.has_shared:
             return self.configs.codes
-        others = len(self.config_table)  # measured configurations that are not here
         code_of = {config.digest: code for code, config in enumerate(self.config_table)}
-        measured = [
-            code_of.get(digest, others + code) if digest else -1
-            for code, digest in enumerate(digests)
-        ]
+        measured: list[int] = []
+        for code, digest in enumerate(digests):
+            absent = len(self.config_table) + code  # the code of a configuration that is not here
+            measured.append(code_of.get(digest, absent) if digest else -1)
         origins = np.array(measured, dtype=np.int32)[self.shared_with.codes]
         codes: Codes = np.where(origins >= 0, origins, self.configs.codes)
         return codes
 
     def row(self, row: int) -> MeasurementRow:
         """Make the record of a row."""
+        date = self.measured_at[row]
+        measured_at = "" if np.isnat(date) else f"{date}+00:00"
         return MeasurementRow(
             int(self.ids[row]),
             self.stages.at(row),
@@ -285,7 +285,7 @@ class MeasurementColumns:
             self.groups.at(row),
             self.uuids[row].decode(),
             self.requestors.at(row),
-            self.measured_at[row].decode(),
+            measured_at,
             self.spaces.at(row),
         )
 
@@ -297,8 +297,10 @@ class MeasurementColumns:
             self.outcomes.at(row),
             self.timing(row),
             self.builds.at(row),
+            wall_s=self.wall_s.item(row),
             observed=self._observed(row),
             shared_with=self.shared_with.at(row),
+            data_sha256=self.data_sha256.at(row),
             **{name: column.at(row) for name, column in self.others.items()},
         )
 
@@ -312,11 +314,8 @@ class MeasurementColumns:
         return Timing(samples_s, stopped, occasions, self.statistic, clock_error_s)
 
     def _observed(self, row: int) -> dict[str, float]:
-        return {
-            name: value
-            for name, column in self.observed.items()
-            if not math.isnan(value := column.item(row))
-        }
+        numbers = {name: column.item(row) for name, column in self.observed.items()}
+        return {name: number for name, number in numbers.items() if not math.isnan(number)}
 
 
 class MeasurementRows(Sequence[MeasurementRow]):

@@ -20,10 +20,6 @@ from harness.results.campaigns import StoredCampaign
 from harness.results.columns import MeasurementRows
 from harness.results.present_data import of_present_data
 
-_MOST_KEYS = 2**40
-"""Beyond so many combinations of values, those that occur are numbered anew: a number has 63 bits,
-and a name has fewer than 2**23 values."""
-
 
 @dataclass(frozen=True)
 class VersionRows:
@@ -70,8 +66,7 @@ def fitting(
         wanted = set(inputs)
         takes_part = np.array([p in wanted for p in columns.inputs.values], dtype=np.bool_)
         rows = rows.where(takes_part[rows.of(columns.inputs.codes)])
-    on_present = of_present_data(rows, present)
-    rows = on_present.rows
+    rows, changed = of_present_data(rows, present)
     names, has_names, differing = _names(rows, campaign, names)
     has_values, gone = _values(rows, campaign)
     has_values &= has_names
@@ -84,9 +79,7 @@ def fitting(
         "that its constraints do not allow": has_values & ~fits,
     }
     differences = [f"{int(are.sum()):,} {why}" for why, are in counts.items() if are.any()]
-    return VersionRows(
-        names, rows.where(fits), rows.where(~fits), differences, on_present.set_aside
-    )
+    return VersionRows(names, rows.where(fits), rows.where(~fits), differences, changed)
 
 
 def _names(
@@ -153,18 +146,15 @@ def _allowed(
     It is evaluated once for all rows that agree in what it names.
     """
     columns, table = rows.columns, rows.columns.config_table
-    configs = rows.of(columns.configs.codes)
     names = constraint.names & set(table.names)
-    keys, count = np.zeros(len(rows), dtype=np.int64), 1
-    if not constraint.names <= names | limits.keys() | default.keys():
-        keys, count = rows.of(columns.inputs.codes).astype(np.int64), len(columns.inputs.values)
+    numbers = np.zeros(len(table), dtype=np.int64)  # of configurations that agree
     for name in sorted(names):
         column = table.names.index(name)
-        width = len(table.values[column]) + 1
-        if count > _MOST_KEYS:
-            keys = np.unique(keys, return_inverse=True)[1]
-            count = len(rows)
-        keys, count = keys * width + table.codes[configs, column] + 1, count * width
+        numbers = numbers * (len(table.values[column]) + 1) + table.codes[:, column] + 1
+        numbers = np.unique(numbers, return_inverse=True)[1]
+    keys = numbers[rows.of(columns.configs.codes)]
+    if not constraint.names <= names | limits.keys() | default.keys():
+        keys = keys * len(columns.inputs.values) + rows.of(columns.inputs.codes)
     _, first, of_row = np.unique(keys, return_index=True, return_inverse=True)
     allowed: list[bool] = []
     for row in rows.selected[first].tolist():

@@ -69,8 +69,7 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) ->
     ids_by_key = {tuple(key): row_id for row_id, *key in added}
     missing = [key for key in keys if key not in ids_by_key]
     columns = [table.c[name] for name in names]
-    there = find_rows(connection, select(table.c.id, *columns), columns, missing)
-    ids_by_key |= {key: ids[0] for key, ids in there.items()}
+    ids_by_key |= find_rows(connection, select(table.c.id, *columns), columns, missing)
     return [ids_by_key[key] for key in keys]
 
 
@@ -97,30 +96,28 @@ def find_rows(
     chosen: Select[Any],
     columns: Sequence[Column[Any]],
     keys: Sequence[NaturalKey],
-) -> dict[NaturalKey, list[int]]:
-    """Return the ids of rows by their values in these columns, in order; missing rows are left out.
+) -> dict[NaturalKey, int]:
+    """Return the ids of rows by their values in these columns, of equal rows the first; missing
+    rows are left out.
 
     `chosen` selects the id, and then the columns, perhaps by joins.
     """
     if not keys:
         return {}
-    row_id, *_ = chosen.selected_columns
     # SQLite uses its indices for each list by itself, but not for a list of tuples.
-    among = [
-        _among(column, set(values))
-        for column, values in zip(columns, zip(*keys, strict=True), strict=True)
-    ]
+    for column, values in zip(columns, zip(*keys, strict=True), strict=True):
+        chosen = chosen.where(_among(column, set(values)))
     wanted = set(keys)
-    ids_by_key: dict[NaturalKey, list[int]] = {}
-    for found_id, *key in connection.execute(chosen.where(*among).order_by(row_id)):
+    ids_by_key: dict[NaturalKey, int] = {}
+    for row_id, *key in connection.execute(chosen.order_by(chosen.selected_columns[0])):
         if tuple(key) in wanted:
-            ids_by_key.setdefault(tuple(key), []).append(found_id)
+            ids_by_key.setdefault(tuple(key), row_id)
     return ids_by_key
 
 
 def _among(column: ColumnElement[Any], values: set[Any]) -> ColumnElement[bool]:
-    known = column.in_(values - {None})
-    return known | column.is_(None) if None in values else known
+    among = column.in_(values - {None})
+    return among | column.is_(None) if None in values else among
 
 
 def update_row(connection: Connection, table: Table, row_id: int, changes: Row) -> None:

@@ -12,12 +12,10 @@ import numpy as np
 from harness.core.records import Config, Input, Interleaved
 from harness.results.columns import (
     Coded,
-    Coder,
     ConfigTable,
     MeasurementColumns,
     MeasurementRow,
     MeasurementRows,
-    Numbers,
 )
 from harness.results.gathering import as_rows
 from harness.results.measured import (
@@ -104,38 +102,31 @@ def _joined(one: MeasurementRows, other: MeasurementRows) -> MeasurementRows:
     the other counts."""
     one = one.where(~np.isin(one.of(one.columns.ids), other.of(other.columns.ids)))
     first, second = one.columns, other.by(one.columns.statistic).columns
-    columns: dict[str, Any] = {}
-    for field in fields(MeasurementColumns):
-        values = getattr(first, field.name), getattr(second, field.name)
-        columns[field.name] = values[0]
-        if field.name not in ("config_table", "observed", "others", "statistic"):
-            columns[field.name] = _joined_column(*values)
-    for mapping in ("observed", "others"):
-        columns[mapping] = {}
-        parts = getattr(first, mapping), getattr(second, mapping)
-        for name in dict.fromkeys([*parts[0], *parts[1]]):
-            unknown = [np.full(len(table.ids), np.nan) for table in (first, second)]
-            columns[mapping][name] = _joined_column(
-                parts[0].get(name, unknown[0]), parts[1].get(name, unknown[1])
-            )
-    columns["config_table"] = ConfigTable.of(columns["configs"].values)
-    columns["configs"] = replace(columns["configs"], values=columns["config_table"])
-    table = MeasurementColumns(**columns)
+    joined: dict[str, Any] = {}
+    for name in (field.name for field in fields(MeasurementColumns)):
+        joined[name] = _joined_column(getattr(first, name), getattr(second, name))
+    joined["others"] = {
+        name: _joined_column(column, second.others[name]) for name, column in first.others.items()
+    }
+    joined["observed"] = {}
+    for name in {**first.observed, **second.observed}:
+        parts = [t.observed.get(name, np.full(len(t.ids), np.nan)) for t in (first, second)]
+        joined["observed"][name] = np.concatenate(parts)
+    joined["config_table"] = ConfigTable.of(joined["configs"].values)
+    joined["configs"] = replace(joined["configs"], values=joined["config_table"])
+    table = MeasurementColumns(**joined)
     selected = np.concatenate([one.selected, other.selected + len(first.ids)])
     return MeasurementRows(table, selected[np.argsort(table.ids[selected], kind="stable")])
 
 
 def _joined_column(one: Any, other: Any) -> Any:
-    """Join two columns of one kind."""
+    """Join two columns of one kind; what is no column is that of the first table."""
     if isinstance(one, Coded):
-        coder, codes = Coder(), []
-        for column in (one, other):
-            new_codes = np.array([coder[value] for value in column.values], dtype=np.int32)
-            codes.append(new_codes[column.codes])
-        return Coded(np.concatenate(codes), tuple(coder))
-    if isinstance(one, Numbers):
-        return Numbers(np.concatenate([one.values, other.values]))
+        codes = np.concatenate([one.codes, other.codes + len(one.values)])
+        return Coded.of(codes, [*one.values, *other.values])
     if isinstance(one, Ragged):
         values = np.concatenate([one.values, other.values])
         return Ragged(values, np.concatenate([one.ends, other.ends + len(one.values)]))
-    return np.concatenate([one, other])
+    if isinstance(one, np.ndarray):
+        return np.concatenate([one, other])
+    return one

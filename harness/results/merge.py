@@ -13,10 +13,9 @@ OpenTuner made alone, the rows that extend its own are made (`harness.results.op
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
 from itertools import chain, islice
 from typing import Any
 
@@ -59,40 +58,25 @@ _CHUNK = 1_000
 """Rows that are looked up in one query."""
 
 
-@dataclass(frozen=True, eq=False)
 class _RowKind:
     """Rows of a table, with what extends them, and the columns by which rows of two databases are
-    the same.
+    the same. Of a row that goes on, the columns `changing` change."""
 
-    Where a run may have several rows with one key, `in_order`, they are told apart by their order.
-    Of a row that goes on, the columns `changing` change.
-    """
-
-    table: Table
-    key: tuple[str, ...]
-    in_order: bool = False
-    changing: tuple[str, ...] = ()
-
-    @property
-    def extension(self) -> Table | None:
-        """The table of ours that extends these rows."""
-        return schema.EXTENSIONS.get(self.table)
-
-    @cached_property
-    def columns(self) -> dict[str, Column[Any]]:
-        """The columns by name, with those of the extension."""
-        columns = {column.name: column for column in self.table.columns}
-        if self.extension is not None:
-            columns.update((c.name, c) for c in self.extension.columns if c.name != "id")
-        return columns
-
-    @cached_property
-    def references(self) -> list[tuple[str, Table]]:
-        """The columns that refer to rows of other tables, with these; of two tables whose rows are
-        one, OpenTuner's."""
-        extended = {ours: table for table, ours in schema.EXTENSIONS.items()}
-        keys = [(name, key) for name, column in self.columns.items() for key in column.foreign_keys]
-        return [(name, extended.get(key.column.table, key.column.table)) for name, key in keys]
+    def __init__(self, table: Table, key: Sequence[str], changing: Sequence[str] = ()) -> None:
+        self.table = table
+        self.key = key
+        self.changing = changing
+        self.extension = schema.EXTENSIONS.get(table)
+        self.columns: dict[str, Column[Any]] = dict(table.columns)
+        for column in () if self.extension is None else self.extension.columns:
+            self.columns.setdefault(column.name, column)
+        # The columns that refer to rows; of two tables whose rows are one, to OpenTuner's.
+        extended = {ours: of_opentuner for of_opentuner, ours in schema.EXTENSIONS.items()}
+        self.references: dict[str, Table] = {}
+        for name, column in self.columns.items():
+            for key_column in column.foreign_keys:
+                to = key_column.column.table
+                self.references[name] = extended.get(to, to)
 
     def select(self, *columns: Column[Any]) -> Select[Any]:
         """Select columns of these rows."""
@@ -102,27 +86,27 @@ class _RowKind:
 
 _RUNS = _RowKind(
     stock.tuning_run,
-    ("uuid",),
-    changing=("state", "end_date", "final_config_id", "test_limit", "notes"),
+    ["uuid"],
+    changing=["state", "end_date", "final_config_id", "test_limit", "notes"],
 )
 _KINDS = (
-    *(_RowKind(table, NATURAL_KEYS[table]) for table in (schema.environments, schema.spaces)),
-    _RowKind(stock.program, ("project", "name")),
-    _RowKind(stock.program_version, ("program_id", "version", "parameter_info")),
-    _RowKind(stock.machine_class, ("name",)),
-    _RowKind(stock.machine, ("name",)),  # OpenTuner finds a machine by its name alone
-    _RowKind(stock.input_class, ("program_id", "name", "size")),
-    _RowKind(stock.configuration, ("program_id", "hash")),
-    _RowKind(stock.problem, ("input_class_id", "path", "extra")),
+    _RowKind(schema.environments, NATURAL_KEYS[schema.environments]),
+    _RowKind(schema.spaces, NATURAL_KEYS[schema.spaces]),
+    _RowKind(stock.program, ["project", "name"]),
+    _RowKind(stock.program_version, ["program_id", "version", "parameter_info"]),
+    _RowKind(stock.machine_class, ["name"]),
+    _RowKind(stock.machine, ["name"]),  # OpenTuner finds a machine by its name alone
+    _RowKind(stock.input_class, ["program_id", "name", "size"]),
+    _RowKind(stock.configuration, ["program_id", "hash"]),
+    _RowKind(stock.problem, ["input_class_id", "path", "extra"]),
     _RUNS,
     _RowKind(schema.builds, NATURAL_KEYS[schema.builds]),
-    _RowKind(stock.result, ("uuid",)),
-    _RowKind(stock.desired_result, ("tuning_run_id", "configuration_id"), in_order=True),
-    _RowKind(stock.bandit_info, ("tuning_run_id",), in_order=True),
-    _RowKind(stock.bandit_sub_technique, ("bandit_info_id", "name"), in_order=True),
-    _RowKind(schema.commands, ("uuid",), changing=("ended_at", "left_out", "stages")),
+    _RowKind(stock.result, ["uuid"]),
+    _RowKind(stock.desired_result, ["tuning_run_id", "configuration_id", "request_date"]),
+    _RowKind(schema.commands, ["uuid"], changing=["ended_at", "left_out", "stages"]),
 )
-"""What is merged; kinds to whose rows others refer come first."""
+"""What is merged; kinds to whose rows others refer come first. OpenTuner's tables of bandits, which
+nobody reads, are not."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +132,7 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
         refusing_damage(opened),
         _extended(opened) as source,
     ):
-        runs = list(with_space(partial(read_rows, source), read_run_rows(source)))
+        runs = list(with_space(source, read_run_rows(source)))
         chosen = of_version(campaigns_of(runs), kernel_version)
         programs = {campaign.key.program_sha256 for campaign in chosen}
 
@@ -175,8 +159,7 @@ def _extended(connection: Connection) -> Iterator[Connection]:
     if not schema.is_stock(inspect(connection).get_table_names()):
         yield connection
         return
-    tables = [table for table in schema.metadata.sorted_tables if table.name in stock.NAMES]
-    tables.remove(stock.meta)
+    tables = {kind.table for kind in _KINDS}.difference(schema.OURS)
     rows = {table.name: list(read_rows(connection, table)) for table in tables}
     rows |= stock_rows(
         {name: {row["id"]: row for row in of_table} for name, of_table in rows.items()}
@@ -197,8 +180,6 @@ class _Merge:
         self._source, self._target = source, target
         self._ids: dict[Table, dict[int, int]] = {}  # by table: the source's id -> the target's
         self._left_out: dict[Table, set[int]] = {}  # by table: the ids that are not merged
-        self._seen: Counter[tuple[Table, NaturalKey]] = Counter()
-        self._added: Counter[str] = Counter()
 
     def leave_out(self, runs: Sequence[Row], programs: set[str]) -> None:
         """Leave out the runs of other programs than these, and what belongs to them."""
@@ -208,6 +189,7 @@ class _Merge:
 
     def run(self) -> Counter[str]:
         """Merge all rows, and return the number of those that were added, by table."""
+        count: Counter[str] = Counter()
         for kind in _KINDS:
             self._ids[kind.table] = {}
             rows = self._wanted(kind)
@@ -215,10 +197,10 @@ class _Merge:
                 if kind.table is stock.result:
                     _check(chunk)
                 added = self._add(kind, chunk)
-                self._added[kind.table.name] += len(added)
+                count[kind.table.name] += len(added)
                 if kind.table is stock.result:
-                    self._added["samples"] += sum(len(row["samples_s"]) for row in added)
-        return self._added
+                    count["samples"] += sum(len(row["samples_s"]) for row in added)
+        return count
 
     def _wanted(self, kind: _RowKind) -> Iterator[Row]:
         """Yield the rows of a kind but those that are left out, or refer to one that is."""
@@ -227,53 +209,36 @@ class _Merge:
             query = select(kind.table.c.id).outerjoin(kind.extension)
             others = query.where(kind.extension.c.id.is_(None))
             left_out.update(self._source.execute(others).scalars())
-        references = [(name, self._left_out.get(to, set())) for name, to in kind.references]
         columns, chosen = kind.columns.values(), kind.select(kind.table.c.id)
         for row in rows_of(read_cells(self._source, columns, chosen)):
-            if any(row[name] in gone for name, gone in references):
-                left_out.add(row["id"])
+            for name, to in kind.references.items():
+                if row[name] in self._left_out.get(to, ()):
+                    left_out.add(row["id"])
             if row["id"] not in left_out:
                 yield row
 
     def _add(self, kind: _RowKind, rows: Sequence[Row]) -> list[Row]:
         """Add the rows that are new, and return them; note the ids of all in the target."""
-        there = [self._translated(kind, row) for row in rows]
-        keys = [self._key(kind, row) for row in there]
-        known = self._known(kind, keys)
-        if kind.changing:
-            old = {known[k]: row for k, row in zip(keys, there, strict=True) if k in known}
-            self._update(kind, old)
-        new = {key: row for key, row in zip(keys, there, strict=True) if key not in known}
-        known |= zip(new, self._insert(kind, list(new.values())), strict=True)
-        self._ids[kind.table] |= {
-            row["id"]: known[key] for row, key in zip(rows, keys, strict=True)
-        }
-        return list(new.values())
-
-    def _translated(self, kind: _RowKind, row: Row) -> Row:
-        """Return a row with the target's ids in place of the source's, and without its id."""
-        there = {name: value for name, value in row.items() if name != "id"}
-        for name, to in kind.references:
-            if row[name] is not None:
-                there[name] = referred(to.name, self._ids[to], row[name])
-        return there
-
-    def _key(self, kind: _RowKind, row: Row) -> NaturalKey:
-        key = tuple(row[name] for name in kind.key)
-        if not kind.in_order:
-            return key
-        self._seen[kind.table, key] += 1
-        return (*key, self._seen[kind.table, key])
-
-    def _known(self, kind: _RowKind, keys: Sequence[NaturalKey]) -> dict[NaturalKey, int]:
-        """Return the target's ids of the rows that it has."""
+        there: dict[int, Row] = {}  # by the source's id, as the target has them
+        for row in rows:
+            there[row["id"]] = translated = dict(row)
+            for name, to in kind.references.items():
+                if row[name] is not None:
+                    translated[name] = referred(to.name, self._ids[to], row[name])
+        keys = {row_id: tuple(row[name] for name in kind.key) for row_id, row in there.items()}
         columns = [kind.columns[name] for name in kind.key]
-        wanted = [key[: len(columns)] for key in keys]
         chosen = kind.select(kind.table.c.id, *columns)
-        ids_by_key = find_rows(self._target, chosen, columns, wanted)
-        if not kind.in_order:
-            return {key: ids[0] for key, ids in ids_by_key.items()}
-        return {(*key, n): row for key, ids in ids_by_key.items() for n, row in enumerate(ids, 1)}
+        ids = find_rows(self._target, chosen, columns, list(keys.values()))
+        new: dict[NaturalKey, Row] = {}
+        for row_id, key in keys.items():
+            if key not in ids:
+                new[key] = there[row_id]
+            elif kind.changing:
+                self._update(kind, ids[key], there[row_id])
+        ids |= zip(new, self._insert(kind, list(new.values())), strict=True)
+        for row_id, key in keys.items():
+            self._ids[kind.table][row_id] = ids[key]
+        return list(new.values())
 
     def _insert(self, kind: _RowKind, rows: Sequence[Row]) -> list[int]:
         """Insert rows with what extends them; return their ids."""
@@ -281,10 +246,9 @@ class _Merge:
         try:
             ids = insert(self._target, kind.table, [_cells(kind.table, row) for row in rows])
             if kind.extension is not None:
-                numbered = zip(ids, rows, strict=True)
-                extending = [
-                    {**_cells(kind.extension, row), "id": row_id} for row_id, row in numbered
-                ]
+                extending = [_cells(kind.extension, row) for row in rows]
+                for row_id, row in zip(ids, extending, strict=True):
+                    row["id"] = row_id
                 insert_rows(self._target, kind.extension, extending)
         except DBAPIError as error:
             if is_repeatable(error):
@@ -293,17 +257,15 @@ class _Merge:
             raise ResultsError(f"{name} cannot be written: {error.orig}") from None
         return ids
 
-    def _update(self, kind: _RowKind, rows: Mapping[int, Row]) -> None:
-        """Bring rows that are there up to date, where they went on in the source."""
-        of_ids = kind.select(kind.table.c.id).where(kind.table.c.id.in_(rows))
-        for there in list(rows_of(read_cells(self._target, kind.columns.values(), of_ids))):
-            row = rows[there["id"]]
-            if _moment(kind, row) > _moment(kind, there):
-                changes = {name: row[name] for name in kind.changing}
-                update_row(self._target, kind.table, there["id"], _cells(kind.table, changes))
-                if kind.extension is not None:
-                    extending = _cells(kind.extension, changes)
-                    update_row(self._target, kind.extension, there["id"], extending)
+    def _update(self, kind: _RowKind, row_id: int, row: Row) -> None:
+        """Bring a row that is there up to date, where it went on in the source."""
+        of_id = kind.select(kind.table.c.id).where(kind.table.c.id == row_id)
+        (there,) = rows_of(read_cells(self._target, kind.columns.values(), of_id))
+        if _moment(kind, row) > _moment(kind, there):
+            changes = {name: row[name] for name in kind.changing}
+            update_row(self._target, kind.table, row_id, _cells(kind.table, changes))
+            if kind.extension is not None:
+                update_row(self._target, kind.extension, row_id, _cells(kind.extension, changes))
 
 
 def _check(rows: Sequence[Row]) -> None:
@@ -317,8 +279,8 @@ def _check(rows: Sequence[Row]) -> None:
 
 
 def _cells(table: Table, row: Row) -> Row:
-    """Return the cells of a row that a table has."""
-    return {name: value for name, value in row.items() if name in table.c}
+    """Return the cells of a row that a table has, without its id."""
+    return {name: value for name, value in row.items() if name in table.c and name != "id"}
 
 
 def _moment(kind: _RowKind, row: Row) -> str:

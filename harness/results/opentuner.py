@@ -37,7 +37,6 @@ from harness.results.stock import NO_SIZE
 _UNKNOWN = "not recorded"
 _OBSERVED = ("accuracy", "energy", "size", "confidence")
 _NO_INPUT = Input({})  # a row of `result` has it
-_MOST_VALUES = 10_000  # of a configuration
 
 _RowsById = Mapping[int, Row]
 
@@ -191,7 +190,7 @@ def _features_of(input_row: Row, input_class: Row) -> dict[str, Value]:
 
     An input without all of these is known by the name of its class.
     """
-    features = _json_features(input_row["path"])
+    features = _json_features(input_row["path"] or "")
     if features:
         return features
     if input_class["size"] not in (None, NO_SIZE):
@@ -208,17 +207,16 @@ def _features_of(input_row: Row, input_class: Row) -> dict[str, Value]:
     return features or {"input": input_class["name"] or "unnamed"}
 
 
-def _json_features(path: str | None) -> dict[str, Value]:
+def _json_features(path: str) -> dict[str, Value]:
     """Return the features in a path that is a JSON object of plain values; empty for another."""
     try:
-        features = json.loads(path or "")
+        features = json.loads(path)
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(features, dict):
-        return {}
-    if not all(value is None or _is_plain(value) for value in features.values()):
-        return {}
-    return {_identifier(name): value for name, value in features.items()}
+    is_plain = isinstance(features, dict) and all(
+        value is None or _is_plain(value) for value in features.values()
+    )
+    return {_identifier(name): features[name] for name in (features if is_plain else ())}
 
 
 def _is_plain(value: object) -> bool:
@@ -243,12 +241,12 @@ def _measurement_of(config: Config, result: Row) -> Measurement:
 def _parameter_of(found: Iterable[Value], default: Value) -> dict[str, object]:
     """Describe a parameter by the values that were tried: OpenTuner records no ranges."""
     values = list({(type(value), value): value for value in found}.values())
+    numbers = [value for value in values if type(value) in (int, float)]
     words = [value for value in values if type(value) not in (int, float)]
-    numbers = sorted(value for value in values if type(value) in (int, float))  # type: ignore[type-var]
     kind = "enum" if words else "ordered"
     if words and all(type(value) is bool for value in values):
         kind = "boolean"
-    ordered = [*sorted(words, key=shown), *numbers]
+    ordered = [*sorted(words, key=shown), *sorted(numbers)]  # type: ignore[type-var]
     return {"kind": kind, "role": "source", "default": default, "values": ordered}
 
 
@@ -272,8 +270,6 @@ def _config_of(row: Row) -> Config:
         if _identifier(name) in values:
             raise ValueError(f"configuration {row['id']} has two values of {_identifier(name)}")
         values[_identifier(name)] = value
-        if len(values) > _MOST_VALUES:
-            raise ValueError(f"configuration {row['id']} has more than {_MOST_VALUES:,} values")
     try:
         return Config(values)
     except (TypeError, ValueError) as error:

@@ -7,53 +7,44 @@ without a digest always counts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from harness.core.records import Input
 from harness.core.text import counted, first_few
-from harness.results.columns import Coded, MeasurementRows
-
-
-@dataclass(frozen=True)
-class OfPresentData:
-    """The measurements on present data, and by input the number of the others."""
-
-    rows: MeasurementRows
-    set_aside: Mapping[Input, int] = field(default_factory=dict)
+from harness.results.columns import MeasurementRows
 
 
 def of_present_data(
     rows: MeasurementRows, present: Mapping[Input, str | None] | None = None
-) -> OfPresentData:
-    """Keep the measurements whose data are still those of their input.
+) -> tuple[MeasurementRows, Mapping[Input, int]]:
+    """Keep the measurements whose data are still those of their input; count the others by input.
 
     `present` has the digest of each input's present data; an input that it lacks, or whose digest
     is None, keeps all. Without `present`, it is the digest of the input's last measurement.
     """
     if present is None:
         present = _of_last(rows)
+    set_aside: dict[Input, int] = {}
     if not present:
-        return OfPresentData(rows)
-    digests, inputs = _digests(rows), rows.columns.inputs
+        return rows, set_aside
+    digests, inputs = rows.columns.data_sha256, rows.columns.inputs
     width = len(digests.values)
     keys = rows.of(inputs.codes).astype(np.int64) * width + rows.of(digests.codes)
     pairs, pair_of, counts = np.unique(keys, return_inverse=True, return_counts=True)
     is_present = np.ones(len(pairs), dtype=np.bool_)
-    set_aside: dict[Input, int] = {}
     for index, (pair, count) in enumerate(zip(pairs.tolist(), counts.tolist(), strict=True)):
         problem, digest = inputs.values[pair // width], digests.values[pair % width]
         wanted = present.get(problem)
         if digest is not None and wanted is not None and digest != wanted:
             is_present[index] = False
             set_aside[problem] = set_aside.get(problem, 0) + count
-    return OfPresentData(rows.where(is_present[pair_of]), set_aside)
+    return rows.where(is_present[pair_of]), set_aside
 
 
 def digests_of_data(rows: MeasurementRows) -> frozenset[str]:
     """Return the digests that these measurements have."""
-    digests = _digests(rows)
+    digests = rows.columns.data_sha256
     used = np.unique(rows.of(digests.codes)).tolist()
     return frozenset(digest for code in used if (digest := digests.values[code]) is not None)
 
@@ -71,14 +62,9 @@ def changed_data_lines(set_aside: Mapping[Input, int]) -> Iterator[str]:
     )
 
 
-def _digests(rows: MeasurementRows) -> Coded[str | None]:
-    digests: Coded[str | None] = rows.columns.others["data_sha256"]
-    return digests
-
-
 def _of_last(rows: MeasurementRows) -> dict[Input, str | None]:
     """Return the digest of the last measurement of each input that has several digests."""
-    columns, digests = rows.columns, _digests(rows)
+    columns, digests = rows.columns, rows.columns.data_sha256
     codes, problems = rows.of(digests.codes), rows.of(columns.inputs.codes)
     last = np.zeros(len(columns.inputs.values), dtype=np.int32)
     last[problems] = codes

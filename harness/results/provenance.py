@@ -77,11 +77,13 @@ def of_version(campaigns: Sequence[StoredCampaign], version: str) -> list[Stored
     if version == EVERY or not campaigns:
         return list(campaigns)
     newest: dict[tuple[str, str], str] = {}
+    chosen: list[StoredCampaign] = []
     for campaign in campaigns:
-        newest.setdefault(_place(campaign), campaign.key.program_sha256)
-    if version == NEWEST:
-        return [c for c in campaigns if c.key.program_sha256 == newest[_place(c)]]
-    chosen = [c for c in campaigns if c.key.program_sha256.startswith(version)]
+        key = campaign.key
+        last = newest.setdefault((campaign.space_name, key.fingerprint), key.program_sha256)
+        wanted = last if version == NEWEST else version
+        if key.program_sha256.startswith(wanted):
+            chosen.append(campaign)
     if not chosen:
         names = dict.fromkeys(c.key.program_sha256[:_SHOWN] for c in campaigns)
         raise UsageError(
@@ -94,10 +96,6 @@ def of_version(campaigns: Sequence[StoredCampaign], version: str) -> list[Stored
 def differing(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Name the parts of two programs that differ, given the digests of their parts."""
     return [name for name in {**was, **now} if was.get(name) != now.get(name)]
-
-
-def _place(campaign: StoredCampaign) -> tuple[str, str]:
-    return campaign.space_name, campaign.key.fingerprint
 
 
 def set_aside_lines(others: Sequence[KernelVersion], databases: Sequence[str]) -> Iterator[str]:
@@ -157,7 +155,9 @@ class TunedSpace:
         folders = [Path()]
         for database in filter(None, map(sqlite_path, self.databases)):
             folders += [database.parent, database.parent / ".."]
-        noted = (*self.noted, f"spaces/{self.name}.yaml")
-        paths = [path for path in noted if path.endswith((".yaml", ".yml"))]
-        existing = (Path(os.path.normpath(folder / path)) for path in paths for folder in folders)
-        return next(filter(os.path.isfile, existing), None)  # not in a folder that nobody may enter
+        for noted in (*self.noted, f"spaces/{self.name}.yaml"):
+            for folder in folders:
+                path = Path(os.path.normpath(folder / noted))
+                if path.suffix in (".yaml", ".yml") and os.path.isfile(path):
+                    return path
+        return None

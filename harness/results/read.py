@@ -13,7 +13,6 @@ from harness.core.arrays import Array, Indices
 from harness.core.records import Build, Config, Input, Measurement, Outcome
 from harness.results import schema, stock
 from harness.results.columns import ConfigTable, MeasurementRows
-from harness.results.database import iso
 from harness.results.gathering import Gatherer
 from harness.results.reader import Cells, read_cells, read_rows, referred, refusing_damage
 from harness.stats.samples import SampleStatistics
@@ -65,9 +64,9 @@ def read_measurements(
             check_measurements(cells)
             costs_s = np.array(cells["collection_cost"], dtype=np.float64)
             # OpenTuner may have recorded none, or an infinite one.
-            walls_s = np.nan_to_num(costs_s, nan=0.0, posinf=0.0, neginf=0.0).tolist()
-            dates = list(map(iso, cells["collection_date"]))
-            gatherer.add({**cells, "wall_s": walls_s, "measured_at": dates})
+            walls_s = np.nan_to_num(costs_s, nan=0.0, posinf=0.0, neginf=0.0)
+            others = {"wall_s": walls_s, "measured_at": cells["collection_date"]}
+            gatherer.add({**cells, **others})
             times_s.append(np.array(cells["time"], dtype=np.float64))
         features = _values(connection, schema.inputs.c.features, gatherer.keys("input_id"))
         config_ids = gatherer.keys("configuration_id")
@@ -124,19 +123,25 @@ def _of_campaign_and_asked(key: CampaignKey) -> Select[Any]:
 def check_measurements(cells: Cells) -> None:
     """Raise ValueError for the first measurement of which no record can be made, or whose row of
     `result` has the state of another outcome."""
-    names = ["id", "outcome", "samples_s", "stopped", "occasions"]
+    names = ["id", "outcome", "samples_s", "stopped", "occasions", "state"]
     names += ["message", "worst_element", "shared_with"]
-    alike: set[tuple[Any, ...]] = set()
-    for row_id, outcome, samples_s, stopped, occasions, *others in zip(
+    ok, alike = Outcome.OK.value, set[tuple[Any, ...]]()
+    for row_id, outcome, samples_s, stopped, occasions, state, *others in zip(
         *(cells[name] for name in names), strict=True
     ):
-        is_ok = outcome == Outcome.OK.value
+        is_ok = outcome == ok
         if is_ok is not bool(samples_s) or is_ok is not (stopped is not None):
             raise ValueError(
                 f"measurements {row_id}: its outcome is {outcome}, with {len(samples_s)} samples"
             )
         if occasions is not None and (min(occasions) < 1 or sum(occasions) != len(samples_s)):
             raise ValueError(f"measurements {row_id}: its occasions are {occasions}")
+        expected = schema.STATES.get(outcome, schema.FAILED)
+        if state not in expected:
+            raise ValueError(
+                f"result {row_id}: its state is {state}, and {expected[0]} for the outcome "
+                f"{outcome} of measurements"
+            )
         if not is_ok and (outcome, *others) not in alike:
             alike.add((outcome, *others))
             message, worst, shared_with = others
@@ -151,13 +156,6 @@ def check_measurements(cells: Cells) -> None:
                 )
             except ValueError as error:
                 raise ValueError(f"measurements {row_id}: {error}") from None
-    for row_id, outcome, state in zip(cells["id"], cells["outcome"], cells["state"], strict=True):
-        expected = schema.STATES.get(outcome, schema.FAILED)
-        if state not in expected:
-            raise ValueError(
-                f"result {row_id}: its state is {state}, and {expected[0]} for the outcome "
-                f"{outcome} of measurements"
-            )
 
 
 def check_times(ids: Indices, times_s: Array, statistics: SampleStatistics) -> None:
@@ -206,11 +204,10 @@ def _spaces(connection: Connection, key: CampaignKey, run_ids: Sequence[int]) ->
 
 
 def _builds(connection: Connection, ids: Iterable[int | None]) -> dict[int, Build]:
-    known, builds = sorted(row_id for row_id in ids if row_id is not None), schema.builds
-    return {
-        row["id"]: Build(**{name: row[name] for name in BUILD_COLUMNS})
-        for first in range(0, len(known), _CHUNK)
-        for row in read_rows(
-            connection, builds, select(builds).where(builds.c.id.in_(known[first : first + _CHUNK]))
-        )
-    }
+    wanted = sorted(row_id for row_id in ids if row_id is not None)
+    table, builds = schema.builds, dict[int, Build]()
+    for first in range(0, len(wanted), _CHUNK):
+        query = select(table).where(table.c.id.in_(wanted[first : first + _CHUNK]))
+        for row in read_rows(connection, table, query):
+            builds[row["id"]] = Build(**{name: row[name] for name in BUILD_COLUMNS})
+    return builds

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Table, func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.exc import DBAPIError
 
 from harness import __version__
@@ -44,11 +44,7 @@ class RunPlan:
     @property
     def key(self) -> CampaignKey:
         """The key that comparable measurements share."""
-        return CampaignKey(
-            program_sha256=self.spec.program_sha256,
-            fingerprint=self.environment.fingerprint,
-            campaign=self.campaign,
-        )
+        return CampaignKey(self.spec.program_sha256, self.environment.fingerprint, self.campaign)
 
 
 @dataclass(frozen=True)
@@ -89,20 +85,21 @@ class Store(Writer):
     ) -> int:
         """Store what a command was asked for, by these words, at once: it is kept even if the
         command dies."""
+        row: Row = {
+            "campaign": campaign,
+            "uuid": uuid.uuid4().hex,
+            "started_at": now(),
+            "inputs": list(spec.inputs),
+            "arguments": list(map(escaped, arguments)),
+            "left_out": [],
+            "stages": {},
+        }
 
         def begin() -> int:
-            row = {
-                "space_id": self.space_id(spec),
-                "environment_id": self.environment_id(environment),
-                "campaign": campaign,
-                "uuid": uuid.uuid4().hex,
-                "started_at": now(),
-                "inputs": list(spec.inputs),
-                "arguments": list(map(escaped, arguments)),
-                "left_out": [],
-                "stages": {},
-            }
-            return self._insert(schema.commands, [row])[0]
+            row["space_id"] = self.space_id(spec)
+            row["environment_id"] = self.environment_id(environment)
+            (command_id,) = insert_returning_ids(self.connection, schema.commands, [row])
+            return command_id
 
         return self.transact(begin)
 
@@ -189,7 +186,7 @@ class Store(Writer):
             "start_date": utc_now(),
             "end_date": None,
         }
-        (run_id,) = self._insert(stock.tuning_run, [tuning_run])
+        (run_id,) = insert_returning_ids(self.connection, stock.tuning_run, [tuning_run])
         facts = {**plan.environment.notes, **notes.get("facts", {})}
         row: Row = {
             "id": run_id,
@@ -246,9 +243,11 @@ class Store(Writer):
 
     def _identity(self, plan: RunPlan) -> dict[str, Any]:
         """Return the cells that a run shares with one of an equal plan."""
-        names = ("technique", "seed", "parallelism", "campaign")
         return {
-            **{name: getattr(plan, name) for name in names},
+            "technique": plan.technique,
+            "seed": plan.seed,
+            "parallelism": plan.parallelism,
+            "campaign": plan.campaign,
             "space_id": self.space_id(plan.spec),
             "environment_id": self.environment_id(plan.environment),
             "input_id": self.input_id(plan.spec.name, plan.problem),
@@ -301,12 +300,6 @@ class Store(Writer):
         rows = self.read(lambda: read_measurements(self.connection, plan.key))
         return rows.by(plan.spec.measure.statistic)
 
-    def add_interleaved(
-        self, run_id: int, plan: RunPlan, stage: str, measurements: Sequence[Measurement]
-    ) -> None:
-        """Append measurements that were interleaved; commit() makes them durable."""
-        self.add_measurements(run_id, plan, stage, measurements, group=uuid.uuid4().hex)
-
     def add_measurements(
         self,
         run_id: int,
@@ -322,9 +315,10 @@ class Store(Writer):
         their rows, in order.
         """
         configuration_ids = self.configuration_ids(plan.spec.name, [m.config for m in measurements])
-        results, extending = [], []
+        results: list[Row] = []
+        extending: list[Row] = []
         for index, m in enumerate(measurements):
-            result = {
+            result: Row = {
                 "tuning_run_id": run_id,
                 "configuration_id": configuration_ids[index],
                 "input_id": self.input_id(plan.spec.name, m.input),
@@ -335,21 +329,20 @@ class Store(Writer):
                 "time": m.time_s,
                 "was_new_best": new_best[index] if new_best else None,
             }
-            build_id = None
+            row = measurement_cells(m)
+            row["build_id"] = None
             if m.build is not None:
                 build_id = self.build_id(m.build, plan.environment, configuration_ids[index])
-            row = {
-                "uuid": uuid.uuid4().hex,
-                "build_id": build_id,
-                "stage": stage,
-                "group_uuid": group,
-                **measurement_cells(m),
-            }
+                row["build_id"] = build_id
+            row["uuid"] = uuid.uuid4().hex
+            row["stage"] = stage
+            row["group_uuid"] = group
             results.append(result)
             extending.append(row)
-        ids = self._insert(stock.result, results)
-        rows = [{"id": row_id, **row} for row_id, row in zip(ids, extending, strict=True)]
-        insert_rows(self.connection, schema.measurements, rows)
+        ids = insert_returning_ids(self.connection, stock.result, results)
+        for row_id, row in zip(ids, extending, strict=True):
+            row["id"] = row_id
+        insert_rows(self.connection, schema.measurements, extending)
         return ids
 
     def add_requests(
@@ -366,9 +359,6 @@ class Store(Writer):
             for row_id, request in zip(ids, requests, strict=True)
         ]
         insert_rows(self.connection, stock.desired_result, rows)
-
-    def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
-        return insert_returning_ids(self.connection, table, rows)
 
 
 def _one_line(text: str) -> str:

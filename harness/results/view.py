@@ -155,12 +155,11 @@ class Results:
     @cached_property
     def baselines(self) -> Mapping[str, Config]:
         """The named baselines, whole: the default with each baseline's own values."""
-        default = self.default
-        return {
-            name: Config({**default, **values})
-            for name, values in self.campaign.baselines.items()
-            if set(values) <= set(default)
-        }
+        baselines: dict[str, Config] = {}
+        for name, values in self.campaign.baselines.items():
+            if set(values) <= set(self.default):
+                baselines[name] = Config({**self.default, **values})
+        return baselines
 
     @cached_property
     def _runs_in_order(self) -> Sequence[Run]:
@@ -194,9 +193,11 @@ class Results:
     def tuned_space(self) -> TunedSpace:
         """The space that was tuned last."""
         runs = sorted(self.runs, key=lambda run: run.last_at, reverse=True)
-        noted = dict.fromkeys(run.notes["space_file"] for run in runs if "space_file" in run.notes)
-        name = self.campaign.space_name
-        return TunedSpace(name, tuple(noted), self.databases, is_tuned=not self.is_recorded)
+        files = dict.fromkeys(run.notes.get("space_file") for run in runs)
+        noted = tuple(filter(None, files))
+        return TunedSpace(
+            self.campaign.space_name, noted, self.databases, is_tuned=not self.is_recorded
+        )
 
     @cached_property
     def ablations(self) -> Mapping[Input, Ablation]:
@@ -205,9 +206,11 @@ class Results:
         ablations: dict[Input, Ablation] = {}
         for problem, notes in self.notes.items():
             ablation = notes.get("reduced")
-            for final in self.finals.get(problem, ()) if ablation else ():
-                names = final.config, self.measured[problem].shortest(final.config, self.default)
-                if ablation and ablation.winner in names:
+            if ablation is None:
+                continue
+            for final in self.finals.get(problem, ()):
+                shortest = self.measured[problem].shortest(final.config, self.default)
+                if ablation.winner in (final.config, shortest):
                     ablations[problem] = ablation
         return ablations
 
@@ -235,35 +238,34 @@ class Results:
         return unbiased
 
     @cached_property
+    def _last_notes(self) -> Notes:
+        """The notes of all runs; of notes with equal names the last run's."""
+        notes = Notes()
+        for run in self._runs_in_order:
+            notes.update(run.notes)
+        return notes
+
+    @property
     def limits(self) -> Mapping[str, int]:
         """The device limits that constraints and launches may name (`DeviceLimits.names()`);
         empty where there was no device."""
-        return self._last_notes("limits").get("limits", {})
-
-    def _last_notes(self, name: str) -> Notes:
-        """Return the last notes that have a note of this name; empty where there are none."""
-        having = (run.notes for run in reversed(self._runs_in_order) if name in run.notes)
-        return next(having, Notes())
+        return self._last_notes.get("limits", {})
 
     @property
     def same(self) -> tuple[str, ...]:
         """Constraints that keep values the same on all inputs."""
-        return tuple(self._last_notes("same").get("same", ()))
+        return tuple(self._last_notes.get("same", ()))
 
     @cached_property
     def constraints(self) -> tuple[str, ...]:
         """The space's constraints, without those over device limits that are not known, and those
         that the device puts on launches or that keep values the same on all inputs."""
-        inputs = self.rows.columns.inputs
-        shown = (inputs.values[code] for code in np.unique(self.rows.of(inputs.codes)).tolist())
-        known = {name for problem in shown for name in problem} | self.fitting.names
-        known |= self.limits.keys()
-        texts = (
-            *self.campaign.constraints,
-            *self._last_notes("launch_limits").get("launch_limits", {}),
-            *self.same,
-        )
-        return tuple(text for text in texts if Expression(text).names <= known)
+        names = self.fitting.names | self.limits.keys()
+        for problem in by_input(self.rows):
+            names |= problem.keys()
+        launches = self._last_notes.get("launch_limits", {})
+        texts = (*self.campaign.constraints, *launches, *self.same)
+        return tuple(text for text in texts if Expression(text).names <= names)
 
     def table(self) -> pd.DataFrame:
         """Return a table with one row a measurement, and a column for each feature, each parameter
@@ -351,22 +353,28 @@ def _joined(parts: Sequence[Results]) -> Results:
     """Join one campaign of several databases; of two copies of a run the last updated counts."""
     if len(parts) == 1:
         return parts[0]
-    rows = {row.uuid: row for part in parts for row in part.all_rows}
+    rows: dict[str, MeasurementRow] = {}
     runs: dict[str, Run] = {}
-    for run in (run for part in parts for run in part.runs):
-        if run.uuid not in runs or run.last_at > runs[run.uuid].last_at:
-            runs[run.uuid] = run
     commands: dict[str, Command] = {}
-    for command in (command for part in parts for command in part.commands):
-        if command.uuid not in commands or command.ended_at is not None:
-            commands[command.uuid] = command
+    databases: list[str] = []
+    others: dict[KernelVersion, None] = {}
+    for part in parts:
+        rows |= {row.uuid: row for row in part.all_rows}
+        for run in part.runs:
+            if run.uuid not in runs or run.last_at > runs[run.uuid].last_at:
+                runs[run.uuid] = run
+        for command in part.commands:
+            if command.uuid not in commands or command.ended_at is not None:
+                commands[command.uuid] = command
+        databases += part.databases
+        others |= dict.fromkeys(part.others)
     return Results(
         max(parts, key=lambda part: part.last_at).campaign,
-        tuple(database for part in parts for database in part.databases),
+        tuple(databases),
         tuple(rows.values()),
         tuple(runs.values()),
         tuple(commands.values()),
-        tuple(dict.fromkeys(version for part in parts for version in part.others)),
+        tuple(others),
     )
 
 
@@ -386,23 +394,19 @@ def the_one(
     times must not be mixed."""
     if len(campaigns) == 1:
         return campaigns[0]
-    facts = [_facts(results.campaign) for results in campaigns]
-    lines = [
-        f"    {name}: {', '.join(dict.fromkeys(fact[name] for fact in facts))}"
-        for name in facts[0]
-        if len({fact[name] for fact in facts}) > 1
-    ]
+    values: dict[str, dict[str, None]] = {}
+    for results in campaigns:
+        campaign = results.campaign
+        facts = {
+            "space": campaign.space_name,
+            "program (kernel source and host module)": campaign.key.program_sha256[:8],
+            **campaign.environment.compared,
+            "campaign": str(campaign.key.campaign),
+        }
+        for name, value in facts.items():
+            values.setdefault(name, {})[value] = None
+    lines = [f"    {name}: {', '.join(them)}\n" for name, them in values.items() if len(them) > 1]
     raise UsageError(
         f"{len(campaigns)} results that must not be mixed, since they differ in\n"
-        + "\n".join(lines)
-        + f"\n{advice}"
+        f"{''.join(lines)}{advice}"
     )
-
-
-def _facts(campaign: StoredCampaign) -> dict[str, str]:
-    return {
-        "space": campaign.space_name,
-        "program (kernel source and host module)": campaign.key.program_sha256[:8],
-        **campaign.environment.compared,
-        "campaign": str(campaign.key.campaign),
-    }

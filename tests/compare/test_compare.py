@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
+import uuid
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -253,7 +254,7 @@ def test_replayed_samples_are_one_occasion(tmp_path: Path, backend: str, occasio
     with opened(tmp_path / "r.db") as store:
         search = begin_search(store, plan)
         search.test(default)
-        store.add_interleaved(search.run_id, plan, FINAL, [default])
+        store.add_measurements(search.run_id, plan, FINAL, [default], group=uuid.uuid4().hex)
         store.commit()
     (results,) = read_kernel_results(str(tmp_path / "r.db"))
     (of_default,) = results.inputs[plan.problem].groups

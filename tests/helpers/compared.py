@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import random
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,8 +89,10 @@ def tuned(
                 search.test(device.measure(given, block))
             last = [m for block in finals if (m := device.measure(given, block)).timing]
             choice = [device.measure(given, block) for block in chosen]
-            store.add_interleaved(search.run_id, search.plan, CHOICE, choice)
-            store.add_interleaved(search.run_id, search.plan, FINAL, last)
+            store.add_measurements(
+                search.run_id, search.plan, CHOICE, choice, group=uuid.uuid4().hex
+            )
+            store.add_measurements(search.run_id, search.plan, FINAL, last, group=uuid.uuid4().hex)
             store.end_run(search.run_id, "complete")
         store.end_command(command, reasons, {})
     return str(folder / name)

@@ -65,7 +65,15 @@ def assorted() -> list[MeasurementRow]:
     found += [make_failed(outcome, 11) for outcome in (Outcome.TIMEOUT, Outcome.BUILD_FAILED)]
     found += [make_ok(3, [0.9e-3, 0.8e-3], SECOND)]
     return [
-        MeasurementRow(number, "search", m, None, f"{number:032x}", "UniformRandom", "2026-01-01")
+        MeasurementRow(
+            number,
+            "search",
+            m,
+            None,
+            f"{number:032x}",
+            "UniformRandom",
+            "2026-01-01T00:00:00.000+00:00",
+        )
         for number, m in enumerate(found)
     ]
 
@@ -195,7 +203,7 @@ def rows_of(*found: tuple[Input, dict[str, int]]) -> MeasurementRows:
             None,
             f"{number:032x}",
             "UniformRandom",
-            "2026-01-01",
+            "2026-01-01T00:00:00.000+00:00",
         )
         for number, (problem, values) in enumerate(found)
     )
@@ -295,8 +303,8 @@ def test_a_ledger_has_what_was_stored_and_each_record_that_was_appended() -> Non
 
 
 def test_a_ledger_groups_what_was_interleaved_and_lets_be_measured_again() -> None:
-    first = [stored(number, number, "2026-01-01", "a") for number in (1, 2)]
-    second = [stored(number, number, "2026-01-02", "b") for number in (3, 4)]
+    first = [stored(number, number, "2026-01-01T00:00:00.000+00:00", "a") for number in (1, 2)]
+    second = [stored(number, number, "2026-01-02T00:00:00.000+00:00", "b") for number in (3, 4)]
     ledger = Ledger(first, as_rows(first))
     ledger.append(second)
     problem, stage = first[0].measurement.input, first[0].stage
@@ -340,12 +348,12 @@ def stored(number: int, block: int, moment: str, group: str | None = None) -> Me
 
 def test_interleaved_measurements_are_grouped_and_the_group_that_ended_first_comes_first() -> None:
     rows = [
-        stored(1, 16, "2026-01-03", "late"),
-        stored(2, 16, "2026-01-01", "early"),
-        stored(3, 64, "2026-01-01", "late"),
-        stored(4, 64, "2026-01-02", "early"),
-        stored(5, 16, "2026-01-04"),
-        stored(6, 16, "2026-01-05"),
+        stored(1, 16, "2026-01-03T00:00:00.000+00:00", "late"),
+        stored(2, 16, "2026-01-01T00:00:00.000+00:00", "early"),
+        stored(3, 64, "2026-01-01T00:00:00.000+00:00", "late"),
+        stored(4, 64, "2026-01-02T00:00:00.000+00:00", "early"),
+        stored(5, 16, "2026-01-04T00:00:00.000+00:00"),
+        stored(6, 16, "2026-01-05T00:00:00.000+00:00"),
     ]
     groups = interleaved_groups(rows)
     assert [[m.config["BLOCK"] for m in group] for group in groups] == [[16, 64]] * 2 + [[16]] * 2

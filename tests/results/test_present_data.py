@@ -35,15 +35,17 @@ def ids(kept: MeasurementRows) -> list[int]:
 
 
 def test_of_the_last_measurement_if_nothing_else_is_known() -> None:
-    kept = of_present_data(rows((SMALL, A), (LARGE, B), (SMALL, C), (SMALL, A), (SMALL, C)))
-    assert ids(kept.rows) == [1, 2, 4]
-    assert kept.set_aside == {SMALL: 2}
-    assert next(kept.rows.measurements()).data_sha256 == B
+    kept, set_aside = of_present_data(
+        rows((SMALL, A), (LARGE, B), (SMALL, C), (SMALL, A), (SMALL, C))
+    )
+    assert ids(kept) == [1, 2, 4]
+    assert set_aside == {SMALL: 2}
+    assert next(kept.measurements()).data_sha256 == B
 
 
 def test_the_last_one_is_so_by_its_date() -> None:
-    kept = of_present_data(rows((SMALL, A), (SMALL, B), minutes=[9, 3]))
-    assert ids(kept.rows) == [0]
+    kept, _ = of_present_data(rows((SMALL, A), (SMALL, B), minutes=[9, 3]))
+    assert ids(kept) == [0]
 
 
 @pytest.mark.parametrize(
@@ -58,17 +60,19 @@ def test_the_last_one_is_so_by_its_date() -> None:
     ],
 )
 def test_of_the_present_data(present: dict[Input, str | None], left: list[int]) -> None:
-    kept = of_present_data(rows((SMALL, A), (SMALL, B), (SMALL, None), (LARGE, A)), present)
-    assert ids(kept.rows) == left
-    assert sum(kept.set_aside.values()) == 4 - len(left)
+    kept, set_aside = of_present_data(
+        rows((SMALL, A), (SMALL, B), (SMALL, None), (LARGE, A)), present
+    )
+    assert ids(kept) == left
+    assert sum(set_aside.values()) == 4 - len(left)
 
 
 def test_what_has_no_digest_counts_and_cannot_be_compared_with() -> None:
-    assert of_present_data(rows((SMALL, A), (SMALL, B), (SMALL, None))).set_aside == {}
-    assert of_present_data(rows((SMALL, None), (SMALL, None))).set_aside == {}
-    assert ids(of_present_data(rows((SMALL, None), (SMALL, A))).rows) == [0, 1]
-    assert not len(of_present_data(as_rows(())).rows)
-    assert not len(of_present_data(as_rows(()), {SMALL: A}).rows)
+    assert of_present_data(rows((SMALL, A), (SMALL, B), (SMALL, None)))[1] == {}
+    assert of_present_data(rows((SMALL, None), (SMALL, None)))[1] == {}
+    assert ids(of_present_data(rows((SMALL, None), (SMALL, A)))[0]) == [0, 1]
+    assert not len(of_present_data(as_rows(()))[0])
+    assert not len(of_present_data(as_rows(()), {SMALL: A})[0])
 
 
 def test_digests_are_those_of_the_selected_rows() -> None:

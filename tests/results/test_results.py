@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -504,7 +505,7 @@ def test_every_measurement_is_a_result_of_opentuner(database: str, statistic: St
         search = begin_search(store)
         search.test(dataclasses.replace(make_ok(1), timing=timing))
         finals = [make_failed(Outcome.TIMEOUT, 2), make_failed(Outcome.WRONG_RESULT, 3)]
-        store.add_interleaved(search.run_id, search.plan, FINAL, finals)
+        store.add_measurements(search.run_id, search.plan, FINAL, finals, group=uuid.uuid4().hex)
         store.commit()
     sql = (
         "SELECT result.id, stage, time, result.state, collection_cost, hash, path, tuning_run.name "

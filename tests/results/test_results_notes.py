@@ -32,7 +32,6 @@ from tests.helpers.results_examples import (
     make_plan,
     merge,
     opened,
-    query,
     tamper,
     write,
 )
@@ -255,16 +254,6 @@ def test_a_campaign_that_is_no_number_is_not_counted_on(database: Path) -> None:
     tamper(database, "UPDATE runs SET campaign = 'last'")
     with pytest.raises(ResultsError, match="a campaign is 'last'"), opened(database) as store:
         store.choose_campaign(SPEC, ENVIRONMENT, fresh=False)
-
-
-def test_a_damaged_file_is_not_written_to(database: Path) -> None:
-    ((page,),) = query(database, "SELECT rootpage FROM sqlite_master WHERE name = 'measurements'")
-    damaged = bytearray(database.read_bytes())
-    damaged[4096 * (page - 1) + 1 : 4096 * page] = bytes(4095)
-    database.write_bytes(damaged)
-    with pytest.raises(ResultsError, match=r"results\.db is damaged: .*copy it again"):
-        write(database, make_ok(4))
-    assert database.read_bytes() == bytes(damaged)
 
 
 # ------------------------------------------------------------ what is not of harness
