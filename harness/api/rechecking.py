@@ -12,7 +12,6 @@ from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 
-from harness.analysis.summary import mean_speedup
 from harness.api.dispatched_results import space_of
 from harness.api.options import DispatchOptions
 from harness.core.config_diff import difference
@@ -31,7 +30,7 @@ from harness.results.view import read_results
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 from harness.space_file.workload import CALLS
-from harness.stats.timing import TimeRatio, time_ratio
+from harness.stats.timing import TimeRatio, mean_ratio, time_ratio
 from harness.tuning.finals import FINAL_OCCASIONS, seeds_of
 
 _MOST = 3
@@ -101,7 +100,7 @@ class _CheckedLeaf:
             if chosen is None or other is None:
                 return None
             ratios.append(time_ratio(chosen, other, confidence))
-        return mean_speedup(ratios)
+        return mean_ratio(ratios)
 
 
 @dataclass(frozen=True)
