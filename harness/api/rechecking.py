@@ -70,8 +70,7 @@ class _CheckedLeaf:
     def verdict(self, default: Config) -> str:
         """Say whether the choice holds."""
         if self.failure is not None:
-            is_wrong = self.failure.outcome is Outcome.WRONG_RESULT
-            name = "wrong" if is_wrong else str(self.failure.outcome)
+            name = str(self.failure.outcome).removesuffix("_result")
             return f"{name} on ({self.failure.input}): {self.failure.message}"
         if self.loss is not None and self.faster is not None:
             return f"{self.loss.value:.2f}x lost to {difference(self.faster, default)}"
@@ -160,13 +159,8 @@ def _loaded(folder: Path) -> ModuleType:
     modules = list(folder.glob("*/__init__.py"))
     if len(modules) != 1 or not (folder / MANIFEST).is_file():
         raise UsageError(f"{folder} is not the folder of a dispatcher; name what -o named then")
-    try:
-        module = load_module(modules[0], f"rechecked_{modules[0].parent.name}")
-    except (ImportError, KeyError) as error:
-        raise UsageError(f"{folder} cannot be read: {error}") from None
+    module = load_module(modules[0], f"rechecked_{modules[0].parent.name}")
     assert module is not None
-    if not hasattr(module, "leaf_index"):
-        raise UsageError(f"{folder} was written by an earlier harness; write it again")
     return module
 
 
