@@ -6,8 +6,6 @@ OpenTuner" (2015): a row for each program, a column for each GPU.
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +15,7 @@ from harness.core.config_diff import DEFAULT
 from harness.core.records import Environment, Outcome, Statistic
 from harness.results.view import Results
 from harness.space_file.baselines import level_of
-from harness.stats import Estimate
-from harness.stats.timing import TimeRatio
+from harness.stats.timing import TimeRatio, mean_ratio
 
 
 @dataclass(frozen=True)
@@ -92,18 +89,4 @@ def _speedups(reports: Sequence[InputReport]) -> Mapping[str, TimeRatio]:
     for name in names:
         over = (report.baseline_speedups.get(name) for report in reports)
         ratios[shown[name]] = [ratio for ratio in over if ratio is not None]
-    return {name: mean_speedup(of_name) for name, of_name in ratios.items() if of_name}
-
-
-def mean_speedup(ratios: Sequence[TimeRatio]) -> TimeRatio:
-    """Estimate the geometric mean of independent ratios, which its `count` counts. Its interval
-    covers the noise of the measurements: the half widths of the logarithms, added as squares."""
-    count = len(ratios)
-    if count == 1:
-        return dataclasses.replace(ratios[0], count=1)
-    mean = sum(math.log(ratio.value) for ratio in ratios) / count
-    halves = [math.log(ratio.high / ratio.value) for ratio in ratios]
-    over_all = Estimate.from_log(mean, math.sqrt(sum(half**2 for half in halves)) / count)
-    return TimeRatio(
-        over_all.value, over_all.low, over_all.high, count, confidence=ratios[0].confidence
-    )
+    return {name: mean_ratio(of_name) for name, of_name in ratios.items() if of_name}

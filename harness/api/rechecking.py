@@ -12,7 +12,6 @@ from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 
-from harness.analysis.summary import mean_speedup
 from harness.api.dispatched_results import space_of
 from harness.api.options import DispatchOptions
 from harness.core.config_diff import difference
@@ -31,7 +30,7 @@ from harness.results.view import read_results
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 from harness.space_file.workload import CALLS
-from harness.stats.timing import TimeRatio, time_ratio
+from harness.stats.timing import TimeRatio, mean_ratio, time_ratio
 from harness.tuning.finals import FINAL_OCCASIONS, seeds_of
 
 _MOST = 3
@@ -71,8 +70,7 @@ class _CheckedLeaf:
     def verdict(self, default: Config) -> str:
         """Say whether the choice holds."""
         if self.failure is not None:
-            is_wrong = self.failure.outcome is Outcome.WRONG_RESULT
-            name = "wrong" if is_wrong else str(self.failure.outcome)
+            name = str(self.failure.outcome).removesuffix("_result")
             return f"{name} on ({self.failure.input}): {self.failure.message}"
         if self.loss is not None and self.faster is not None:
             return f"{self.loss.value:.2f}x lost to {difference(self.faster, default)}"
@@ -101,7 +99,7 @@ class _CheckedLeaf:
             if chosen is None or other is None:
                 return None
             ratios.append(time_ratio(chosen, other, confidence))
-        return mean_speedup(ratios)
+        return mean_ratio(ratios)
 
 
 @dataclass(frozen=True)
@@ -161,13 +159,8 @@ def _loaded(folder: Path) -> ModuleType:
     modules = list(folder.glob("*/__init__.py"))
     if len(modules) != 1 or not (folder / MANIFEST).is_file():
         raise UsageError(f"{folder} is not the folder of a dispatcher; name what -o named then")
-    try:
-        module = load_module(modules[0], f"rechecked_{modules[0].parent.name}")
-    except (ImportError, KeyError) as error:
-        raise UsageError(f"{folder} cannot be read: {error}") from None
+    module = load_module(modules[0], f"rechecked_{modules[0].parent.name}")
     assert module is not None
-    if not hasattr(module, "leaf_index"):
-        raise UsageError(f"{folder} was written by an earlier harness; write it again")
     return module
 
 

@@ -17,18 +17,23 @@ from harness.recordings.csv_file import csv_lines
 from harness.recordings.csv_mapping import mapping_text
 from harness.recordings.files import mapping_beside
 from harness.recordings.json_file import t4_texts
-from harness.results.campaigns import StoredCampaign, campaigns, read_campaign
 from harness.results.columns import MeasurementRows
-from harness.results.database import reading
 from harness.results.present_data import changed_data_lines
-from harness.results.provenance import of_version
 from harness.results.url import sqlite_path, without_password
-from harness.results.view import Results
+from harness.results.view import Results, read_results
 
 
 def run(options: ExportOptions) -> int:
     """Export a campaign's measurements; return the exit code."""
-    campaign, rows, notes = _read(options.database, options.space, options.kernel_version)
+    results, *others = read_results(
+        options.database, options.space, kernel_version=options.kernel_version
+    )
+    latest = [measured.rows.selected for measured in results.measured.values()]
+    if not latest:
+        database = without_password(options.database)
+        raise UsageError(f"{database}: no measurements of {results.title}")
+    rows = results.searched.take(np.concatenate(latest))
+    notes, campaign = list(_notes(results, others)), results.campaign
     path = options.output or _default_output(options, campaign.space_name)
     name, environment = campaign.space_name, campaign.environment
     first = rows[0].measurement
@@ -59,40 +64,12 @@ def _techniques(rows: MeasurementRows) -> Iterator[str]:
     return (asked.values[code] or "" for code in rows.of(asked.codes).tolist())
 
 
-def _read(
-    database: str, space: str | None, kernel_version: str
-) -> tuple[StoredCampaign, MeasurementRows, list[str]]:
-    """Return the campaign that was tuned last, of the named space if there is a name; its
-    measurements by the search; what may be claimed of its speed-ups, and what is left out."""
-    with reading(database) as engine, engine.connect() as connection:
-        stored = campaigns(connection)
-        named = [c for c in stored if space in (None, c.space_name)]
-        kept = of_version(named, kernel_version)
-        last = next(iter(kept), None)
-        results = None
-        if last is not None:
-            results = Results(last, (database,), *read_campaign(connection, last))
-    if last is None or results is None or not results.searched:
-        held = ", ".join(sorted({c.space_name for c in stored})) or "nothing"
-        raise UsageError(
-            f"{without_password(database)}: no measurements of {space or 'any space'}; "
-            f"it holds {held}"
-        )
-    latest = [measured.rows.selected for measured in results.measured.values()]
-    rows = results.searched.take(np.concatenate(latest))
-    claims = claims_lines(input_reports(results))
-    notes = [f"Times are those of the search. In the final measurement: {line}" for line in claims]
-    return (
-        last,
-        rows,
-        [*notes, *changed_data_lines(results.fitting.changed), *_left_out(last, kept)],
-    )
-
-
-def _left_out(exported: StoredCampaign, stored: Sequence[StoredCampaign]) -> Iterator[str]:
-    """Name the spaces and environments that an export of one of them leaves out."""
-    names = dict.fromkeys(f"{one.space_name} on {one.environment}" for one in stored)
-    names.pop(f"{exported.space_name} on {exported.environment}")
+def _notes(results: Results, others: Sequence[Results]) -> Iterator[str]:
+    """Say what may be claimed of the speed-ups, and what an export of one campaign leaves out."""
+    for line in claims_lines(input_reports(results)):
+        yield f"Times are those of the search. In the final measurement: {line}"
+    yield from changed_data_lines(results.fitting.changed)
+    names = dict.fromkeys(other.title for other in others if other.title != results.title)
     if names:
         yield f"Left out, since a file has one space and one environment: {'; '.join(names)}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 
@@ -12,7 +13,6 @@ from harness.analysis.failures import describe_failures
 from harness.analysis.sensors import clock_lines
 from harness.api.request import PREDICTED, read_request
 from harness.api.running import Tuned, tuned
-from harness.api.schemas import TuneDocument
 from harness.api.tune_options import TuneOptions
 from harness.commands.run import format_error, print_json
 from harness.core.errors import HarnessError
@@ -26,6 +26,9 @@ from harness.results import campaigns
 from harness.results.notes import Notes, files_of_flags
 from harness.results.url import shown_database
 from harness.search import EndReason, techniques
+
+if TYPE_CHECKING:
+    from harness.api.schemas import TuneDocument
 
 FAILED = 1
 _LEAST_TIME_S = 60
@@ -69,7 +72,9 @@ def _print(done: Tuned, console: Console) -> None:
 
 
 def _document(done: Tuned, warnings: Sequence[str]) -> TuneDocument:
-    from harness.api.describing import describe_results  # here: it loads what learns
+    # Here: text needs no documents.
+    from harness.api.describing import describe_results
+    from harness.api.schemas import TuneDocument
 
     page = done.request.options.report
     return TuneDocument(

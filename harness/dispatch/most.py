@@ -42,9 +42,9 @@ class AtMost:
         return self.learner.fit(_among(matrix, _best_portfolio(matrix, self.most)), seed)
 
 
-def limited(learner: Learner, most: int | None) -> Learner:
-    """Limit the configurations of a learner of dispatchers; others, and None, change nothing."""
-    if most is None or not isinstance(learner, TreeLearner | EnsembleLearner | GAdapt):
+def limited(learner: Learner, most: int) -> Learner:
+    """Limit the configurations of a learner of dispatchers; others stay as they are."""
+    if not isinstance(learner, TreeLearner | EnsembleLearner | GAdapt):
         return learner
     return AtMost(learner, most)
 

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.analysis.inputs import InputReport
-from harness.analysis.summary import mean_speedup
 from harness.core.arrays import Flags
 from harness.core.config_diff import difference
 from harness.core.records import Config, Input, Measurement, Timing, Value
 from harness.dispatch.matrix import Matrix, first_applicable
 from harness.dispatch.portfolio import static_order
 from harness.stats.interleaved import unshown_gains
-from harness.stats.timing import TimeRatio, hold_false_discoveries, time_ratio
+from harness.stats.timing import TimeRatio, hold_false_discoveries, mean_ratio, time_ratio
 
 _Key = tuple[Value, ...]
 """The values of an input's features."""
@@ -93,7 +92,7 @@ def single_of(
         return None
     judged = list(_judged(used, known, finals, default))
     over = [_over_default(used[key], known[key], r, default) for key, r in judged if default in r]
-    speedup = mean_speedup(over) if over else None
+    speedup = mean_ratio(over) if over else None
     if speedup and not speedup.is_faster and len(over) == len(used):
         used, speedup = dict.fromkeys(used, default), None
     counts = Counter(used.values())
@@ -125,7 +124,7 @@ def _of_one(report: InputReport, default: Config) -> Single:
     """Return the configuration to use on the only input on which anything worked."""
     config = report.recommended.config if report.recommended else default
     speedup = report.speedup if config != default else None
-    return Single(config, speedup=mean_speedup([speedup]) if speedup else None, inputs=1)
+    return Single(config, speedup=mean_ratio([speedup]) if speedup else None, inputs=1)
 
 
 def _judged(

@@ -97,8 +97,10 @@ class Study:
                 f"it needs {FEWEST_INPUTS} inputs on which the same configurations were measured, "
                 f"and there are {len(matrix.features)}"
             )
-        own = [limited(learner, most) for learner in _known(matrix, wanted)]
-        judged = held_out_slowdowns(matrix, own, seed, step, kept)
+        chosen = _known(matrix, wanted)
+        if most is not None:
+            chosen = [limited(learner, most) for learner in chosen]
+        judged = held_out_slowdowns(matrix, chosen, seed, step, kept)
         slowdowns = {}
         for name, one in judged.items():
             slowdowns[name] = one

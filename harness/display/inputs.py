@@ -207,13 +207,10 @@ def health_line(reports: Sequence[InputReport]) -> str:
     failed = tests - sum(report.outcomes.get(Outcome.OK, 0) for report in reports)
     ratio = f"{'' if is_one else 'up to '}{format_factor(max(ratios))}x as long as the best"
     crossed = sum(report.crossed for report in reports)
-    counts = f"{failed:,} of {counted(tests, 'test')} failed."
+    counts = counted(tests - crossed, "test")
     if crossed:
-        counts = (
-            f"{failed:,} of {tests:,} measurements failed ({counted(tests - crossed, 'test')}, and "
-            f"{crossed:,} of the default and winners on other inputs)."
-        )
-    return f"{spills}The slowest took {ratio}; {counts}"
+        counts = f"{counts} and {counted(crossed, 'measurement')} across inputs"
+    return f"{spills}The slowest took {ratio}; of {counts}, {failed:,} failed."
 
 
 def noise_lines(reports: Sequence[InputReport]) -> Iterator[str]:

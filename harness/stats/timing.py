@@ -161,6 +161,20 @@ class TimeRatio(Estimate):
         return dataclasses.replace(self, value=ratio.value, low=ratio.low, high=ratio.high)
 
 
+def mean_ratio(ratios: Sequence[TimeRatio]) -> TimeRatio:
+    """Estimate the geometric mean of independent ratios, which its `count` counts. Its interval
+    covers the noise of the measurements: the half widths of the logarithms, added as squares."""
+    count = len(ratios)
+    if count == 1:
+        return dataclasses.replace(ratios[0], count=1)
+    mean = sum(math.log(ratio.value) for ratio in ratios) / count
+    halves = [math.log(ratio.high / ratio.value) for ratio in ratios]
+    over_all = Estimate.from_log(mean, math.sqrt(sum(half**2 for half in halves)) / count)
+    return TimeRatio(
+        over_all.value, over_all.low, over_all.high, count, confidence=ratios[0].confidence
+    )
+
+
 def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95) -> TimeRatio:
     """Estimate how many times longer the numerator takes.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -103,17 +102,6 @@ def test_its_calls_are_not_counted(
     recheck(FormulaMeasurer(time_s, interleaves=True))
     loaded[0].flush_calls()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_of_an_earlier_harness_is_refused(
-    folder: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    shutil.copytree(folder / "out", tmp_path / "out")
-    (module,) = (tmp_path / "out").glob("*/__init__.py")
-    module.write_text(module.read_text().replace("leaf_index", "earlier_name"))
-    words = "--recheck", f"{tmp_path}/out", "--spec", f"{folder}/space.yaml"
-    assert dispatch(words) == 2
-    assert "was written by an earlier harness; write it again" in capsys.readouterr().err
 
 
 def test_what_lost_is_named_and_becomes_a_workload(recheck: Recheck, tmp_path: Path) -> None:

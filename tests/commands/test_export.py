@@ -183,7 +183,7 @@ def test_an_export_names_the_environments_it_leaves_out(tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["r.db", "--space", "other"], "no measurements of other; it holds mvmul"),
+        (["r.db", "--space", "other"], "no results of a space `other`; there is mvmul"),
         (["r.db", "--output", "r.db"], "r.db already exists and was not written by harness"),
         (["r.db", "--output", "none/x.json"], "x.json cannot be written: the folder none does"),
         (["none.db"], "none.db"),

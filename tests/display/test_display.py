@@ -143,16 +143,16 @@ def test_a_line_says_how_healthy_the_winner_is() -> None:
     outcomes = {Outcome.OK: 92, Outcome.TIMEOUT: 4}
     healthy = dataclasses.replace(report(outcomes=outcomes), worst=23.04)
     sick = dataclasses.replace(healthy, best=spills, worst=1.5)
-    slowest = "The slowest took 23x as long as the best; 4 of 96 tests failed."
+    slowest = "The slowest took 23x as long as the best; of 96 tests, 4 failed."
     assert health_line([healthy]) == slowest
     assert health_line([sick]) == (
-        "The best spills 48 registers. The slowest took 1.5x as long as the best; 4 of 96 tests "
+        "The best spills 48 registers. The slowest took 1.5x as long as the best; of 96 tests, 4 "
         "failed."
     )
     both = health_line([sick, healthy])
     assert both == (
         "1 of 2 best configurations spill up to 48 registers. The slowest took up to 23x as long "
-        "as the best; 8 of 192 tests failed."
+        "as the best; of 192 tests, 8 failed."
     )
     assert both in " ".join(printed(sick, healthy).split())
     assert not health_line([report()]), "nothing is known of other configurations"
