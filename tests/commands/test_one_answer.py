@@ -136,9 +136,11 @@ def test_the_confidence_of_the_space_counts_in_every_command(
 ) -> None:
     wide = ("measure: {", "measure: {confidence: 0.9999, ")
     space = folder.space("rows", wide)
-    usual = folder.json(f"tune {folder.space('usual')} --database usual.db --quiet")["results"]
-    printed = folder.run(f"tune {space} --database r.db --quiet --report page.html")
-    document = folder.json(f"tune {space} --database r.db --quiet")["results"]
+    usual = folder.json(f"tune {folder.space('usual')} --database usual.db --quiet --no-reduce")[
+        "results"
+    ]
+    printed = folder.run(f"tune {space} --database r.db --quiet --no-reduce --report page.html")
+    document = folder.json(f"tune {space} --database r.db --quiet --no-reduce")["results"]
     (analysed,) = folder.json("analyse r.db")["analyses"]
     assert document["confidence"] == analysed["results"]["confidence"] == 0.9999
     assert facts(analysed["results"]) == facts(document)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.analysis.coverage import input_reports
 from harness.core.program import Launch
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.measure.measurer import EqualCode
@@ -151,7 +152,8 @@ def searched(fake: OpenFake, folder: Path, **options: Any) -> tuple[list[Any], l
     local, _ = fake()
     spec = load_spec(folder / "fake.yaml")
     with opened(spec, folder / "results.db", local, **options) as (campaign, tests):
-        return tests, campaign.run()
+        campaign.run()
+        return tests, input_reports(campaign.results())
 
 
 def test_a_campaign_measures_one_finalist_of_each_code(fake: OpenFake, tmp_path: Path) -> None:
