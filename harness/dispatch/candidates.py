@@ -53,11 +53,10 @@ def matrix_of(results: Results) -> Matrix:
     matrix's note says so.
 
     Of candidates with the same times everywhere, such as those with equal machine code, there is
-    only the one with the fewest changes from the default, and a part takes the place of a winner
-    that it equals everywhere (`with_needed_parts`). A candidate applies where the space's
-    constraints hold. The default has the
-    index 0; candidates that were measured interleaved are in the order in which equally fast ones
-    are chosen (`preference`).
+    only the one with the fewest changes from the default, and the part that a winner needs takes
+    its place (`with_needed_parts`). A candidate applies where the space's constraints hold. The
+    default has the index 0; candidates that were measured interleaved are in the order in which
+    equally fast ones are chosen (`preference`).
 
     All inputs take part in choosing the candidates. `harness.dispatch.verdict.held_out` removes
     those that only held-out inputs won.
@@ -68,7 +67,7 @@ def matrix_of(results: Results) -> Matrix:
     sessions, default = results.candidates, results.default
     matrix = interleaved_matrix(known, results.interleaved, sessions, default, applies)
     if matrix is not None:
-        matrix = with_needed_parts(matrix, list(known), results.ablations)
+        matrix = with_needed_parts(matrix, known, results)
         return replace(matrix, choices=frozenset(choices))
     count = sum(problem in sessions for problem in known)
     is_recorded = StopReason.RECORDED in results.searched.columns.stopped.values

@@ -372,7 +372,7 @@ def test_where_configurations_tie_all_have_the_single_one(tmp_path: Path, baseli
     assert best == [findings.single.config] * 2 == [block(32)] * 2
     assert str(findings.advice).startswith("Use BLOCK=32 on every input: 4.0")
     assert str(findings.advice).endswith(
-        "over the default; nothing better was found (5 configurations tried on each input)."
+        "over the default; nothing better was found (all 5 configurations tried on each input)."
     )
 
 
