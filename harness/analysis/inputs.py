@@ -162,6 +162,7 @@ def report_input(
         worst=configs.worst,
         may_use_default=may_use_default,
         finalist=finalist,
+        confidence=confidence,
     )
 
 
@@ -241,16 +242,15 @@ def hold_discoveries(reports: Sequence[InputReport]) -> list[InputReport]:
         name: hold_false_discoveries([report.baseline_speedups.get(name) for report in reports])
         for name in names
     }
-    return [
-        report
-        if not names and speedups[row] is report.speedup
-        else dataclasses.replace(
-            report,
-            speedup=speedups[row],
-            baseline_speedups={n: r for n in names if (r := over[n][row]) is not None},
-        )
-        for row, report in enumerate(reports)
-    ]
+    judged = []
+    for row, report in enumerate(reports):
+        if names or speedups[row] is not report.speedup:
+            of_baselines = {name: ratio for name in names if (ratio := over[name][row])}
+            report = dataclasses.replace(
+                report, speedup=speedups[row], baseline_speedups=of_baselines
+            )
+        judged.append(report)
+    return judged
 
 
 def ranked(

@@ -25,10 +25,11 @@ def ablate_winners(state: State) -> None:
     no times of configurations that were not recorded.
     """
     flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
-    chosen: list[InputReport] = []
+    work: list[tuple[Input, InputReport]] = []
     if flags and not state.measurer.is_replay:
-        reports = {report.problem: report for report in winner_reports(state.results())}
-        chosen = [reports[problem] for problem in state.runs if _sets(reports[problem], flags)]
+        for report in winner_reports(state.results()):
+            if report.problem in state.runs and _sets(report, flags):
+                work.append((report.problem, report))
 
     def step(problem: Input, report: InputReport) -> None:
         try:
@@ -44,9 +45,9 @@ def ablate_winners(state: State) -> None:
         state,
         ABLATION,
         "flags that the winners need",
-        [(report.problem, report) for report in chosen],
+        work,
         step,
-        lambda left: f"which flags {left} winners need",
+        "which flags {} winners need",
     )
 
 

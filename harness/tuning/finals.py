@@ -16,7 +16,7 @@ from functools import partial
 
 from harness.analysis.inputs import choose_finalists, ranked
 from harness.constraints.expression import Expression
-from harness.core.records import Config, Input, Interleaved, Measurement, Outcome, StopReason
+from harness.core.records import Config, Input, Interleaved, Outcome, StopReason
 from harness.dispatch.candidates import Applies, applies_where, interleaved_matrix, shortlist
 from harness.dispatch.single import single_configs
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
@@ -97,7 +97,7 @@ def cross_measure(state: State) -> None:
         state.crossed.add((problem, config))
 
     if is_crossed or missing:
-        run_stage(state, stage, title, missing, step, lambda left: f"{left} measurements of {what}")
+        run_stage(state, stage, title, missing, step, "{} measurements of " + what)
 
 
 def measure_candidates(state: State) -> None:
@@ -115,7 +115,7 @@ def measure_candidates(state: State) -> None:
         "candidates on every input, interleaved",
         wanted,
         partial(state.measure_interleaved, stage=CANDIDATE, rounds=rounds),
-        lambda left: f"candidates on {left} inputs",
+        "candidates on {} inputs",
     )
 
 
@@ -196,20 +196,18 @@ def is_complete(
     `searched` holds the configurations that the search measured. Results in which nothing worked
     are incomplete, since that may have been the device's fault.
     """
-    return (
-        {measured.config for measured in stored} == set(configs)
-        and any(measured.timing for measured in stored)
-        and all(_is_final(measured, rounds, measured.config in searched) for measured in stored)
-    )
-
-
-def _is_final(measured: Measurement, rounds: int, has_worked: bool) -> bool:
-    """Whether a result stands. A timeout or crash of a configuration that worked in the search may
-    be chance; other failures stand."""
-    timing = measured.timing
-    if timing is None:
-        return measured.outcome.settles or not has_worked
-    return timing.count == rounds or timing.stopped is StopReason.RECORDED
+    if {measured.config for measured in stored} != set(configs):
+        return False
+    for measured in stored:
+        timing = measured.timing
+        if timing is None:
+            # A timeout or crash of a configuration that worked in the search may be chance.
+            is_final = measured.outcome.settles or measured.config not in searched
+        else:
+            is_final = timing.count == rounds or timing.stopped is StopReason.RECORDED
+        if not is_final:
+            return False
+    return any(measured.timing for measured in stored)
 
 
 # ------------------------------------------------------------------------------ the finals

@@ -86,7 +86,7 @@ class UniformSampling:
 
     def draw_samples(
         self, role: SampleRole, problem: Input, draws: int, held_out: frozenset[Config]
-    ) -> list[Measurement]:
+    ) -> Sequence[Measurement]:
         """Return the first `draws` configurations that UniformRandom proposes, in order.
 
         Each role has its own run, which each call continues.
