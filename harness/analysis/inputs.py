@@ -335,9 +335,6 @@ def choose_finalists(
         tied = order[within_noise(columns.statistics, int(order[0]), order)].tolist()
         others = [config for config in map(columns.configs.at, tied) if config != default]
         leading += sorted(others, key=lambda config: preference(config, default))[:1]
-    row_of = dict(zip(columns.origins[working].tolist(), working.tolist(), strict=True))
-    rows = {m.config: configs.find(m.config) for m in interleaved}
-    codes = {config: int(columns.origins[row]) for config, row in rows.items() if row is not None}
-    again = [m for m in interleaved if codes.get(m.config) in row_of]
-    leaders = [columns.configs.at(row_of[codes[c]]) for c in ranked(again, default)[:1]]
+    again = [m for m in interleaved if m.config in configs and configs[m.config].timing]
+    leaders = [configs.shortest(config, default) for config in ranked(again, default)[:1]]
     return list(dict.fromkeys([*leading, *leaders]))

@@ -60,8 +60,6 @@ def open_search(search: InputSearch, options: SearchOptions) -> Iterator[Driver]
         driver.write()
     ended = driver.why_ended()
     is_cut = ended is EndReason.TIME
-    if ended is EndReason.LIMIT:
-        is_cut = options.test_limit < search.plan.test_limit  # a round of a validation
 
     def end() -> None:
         if not is_cut:

@@ -56,14 +56,14 @@ class Campaign(State):
         Raises UsageError for one of which nothing can be used, before anything is measured.
         """
         problem = self.spec.inputs[0]
-        return self.transfer_sources.describe(self.space(problem), problem)
+        return self.sources.describe(self.space(problem), problem)
 
     def devices_learnt_from(self) -> list[str]:
         """Return the other devices from whose results in the database the searches start."""
         # Of very many inputs, the first shows whether a campaign goes on with such results.
         inputs = self.spec.inputs if self.plan.other_devices else self.spec.inputs[:1]
         plans = map(self.run_plan, inputs)
-        sources = (source for plan in plans for source in self.stored_sources.of(plan))
+        sources = (source for plan in plans for source in self.sources.devices(plan))
         return list(dict.fromkeys(source.device for source in sources))
 
     def run(self) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from harness.core.records import Config, Input
 from harness.models.columns import nearest_first
 from harness.results.measured import MeasuredConfigs
+from harness.results.notes import Notes
 from harness.search import InputInterface
 from harness.search.driver import MAX_FREE_IN_A_ROW
 from harness.search.options import EndReason, InputSearch, Progress, SearchOptions
@@ -87,7 +88,7 @@ def _search(
 def prepared(state: State, problem: Input, before: Sequence[Input]) -> InputSearch:
     """Return the search of an input, with what is learnt from recordings, from other devices, and
     from the inputs before it as its run found them."""
-    plan, space, sources = state.run_plan(problem), state.space(problem), state.stored_sources
+    plan, space = state.run_plan(problem), state.space(problem)
     run = state.store.begun(plan)
     measured = {}
     for other in before:
@@ -95,7 +96,10 @@ def prepared(state: State, problem: Input, before: Sequence[Input]) -> InputSear
         if run is not None:
             rows = [row for row in rows if row.measured_at <= run.started_at]
         measured[other] = [row.measurement for row in rows]
-    stored = sources.tasks(plan, space)
+    notes: Notes = {}
+    devices = state.sources.devices(plan)
+    if devices:
+        notes["warm_start"] = devices
     return InputSearch(
         plan,
         space,
@@ -104,8 +108,8 @@ def prepared(state: State, problem: Input, before: Sequence[Input]) -> InputSear
         state.ledger,
         state.note,
         seeds=_seeds(state, problem, before),
-        transfer=state.transfer_sources.data_for(space, problem, measured, stored),
-        notes=sources.notes(plan),
+        transfer=state.sources.data_for(space, problem, measured, plan),
+        notes=notes,
     )
 
 

@@ -36,7 +36,7 @@ from harness.results.schema import SEARCHED
 from harness.results.store import RunPlan, Store
 from harness.results.view import Results, results_of
 from harness.search import Progress, Searched, SearchOptions
-from harness.search.transfer import StoredSources, TransferSources
+from harness.search.transfer import TransferSources
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
 from harness.tuning.data_check import present_digests
@@ -84,8 +84,7 @@ class State:
         pool = measurer if isinstance(measurer, DevicePool) else DevicePool({"": measurer})
         self.pool = pool
         self.store = store
-        self.transfer_sources = TransferSources(plan.warm_start)
-        self.stored_sources = StoredSources(store, plan.other_devices, self.warn)
+        self.sources = TransferSources(plan.warm_start, store, plan.other_devices, self.warn)
         self.number = plan.number
         self.runs: dict[Input, int] = {}
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
@@ -140,7 +139,7 @@ class State:
             spec=self.spec,
             environment=self.measurer.environment,
             problem=problem,
-            technique=self.transfer_sources.technique(options.techniques),
+            technique=self.sources.technique(options.techniques),
             seed=options.seed,
             test_limit=options.test_limit,
             parallelism=options.parallelism,
