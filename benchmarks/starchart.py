@@ -40,7 +40,7 @@ from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats import Estimate
 from harness.stats.timing import TimeRatio, time_ratio
-from harness.tuning.validation import CurvePoint, validate
+from harness.tuning.validation import CurvePoint, UniformSampling, validate
 
 SPACES = Path(__file__).resolve().parents[1] / "spaces" / "starchart"
 QUICK = {"repeats": 5, "min_repeats": 3}
@@ -80,7 +80,7 @@ def verdict(error: Estimate | None, target: float, noise: float) -> str:
     return "not tried" if error is None or target < noise else "not reached"
 
 
-class UniformSampler:
+class UniformSampler(UniformSampling):
     """Measures uniform samples of one input, in an order that the seed fixes."""
 
     def __init__(

@@ -37,18 +37,17 @@ from benchmarks.peers.landscape import Course
 from benchmarks.recordings import RecordingFile, recorded, recording_files
 from benchmarks.search_figures import Array, bootstrap, near_after, padded, within
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input, Outcome
+from harness.core.records import Input, Outcome
 from harness.display.progress import Display
-from harness.models.transfer_prior import TransferData
 from harness.recordings.files import recording_name
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, recording_spec
 from harness.results import Store, writing
-from harness.search import Progress, SearchOptions, resolve_techniques
+from harness.search import Progress, SearchOptions, resolve_techniques, search_input
 from harness.space_file import Spec
 from harness.stats import Estimate
 from harness.tuning import CampaignPlan
-from harness.tuning.searching import Searching
+from harness.tuning.searching import prepared
 from harness.tuning.state import State
 
 MILESTONES = (1, 3, 5, 10, 25)
@@ -118,10 +117,9 @@ def run(job: OrderJob) -> Array:
         number = store.choose_campaign(spec, measurer.environment, fresh=False)
         plan = CampaignPlan(spec, options, number, recording=recording)
         state = State(plan, measurer, store, Display())
-        searches = (Transferring if job.search == TRANSFER else Alone)(state)
-        searches.run()
-    courses = [_slowdowns(recording, problem, searches.courses[problem]) for problem in spec.inputs]
-    return padded(courses, job.budget)
+        courses = _searched(state, learns=job.search == TRANSFER)
+    slowdowns = [_slowdowns(recording, problem, courses[problem]) for problem in spec.inputs]
+    return padded(slowdowns, job.budget)
 
 
 def drawn(inputs: Sequence[Input], count: int, seed: int) -> tuple[Input, ...]:
@@ -135,39 +133,26 @@ def _slowdowns(recorded: Recording, problem: Input, course: Course) -> list[floa
     return [best_s / optimum.time_s for best_s in course.best_s]
 
 
-class Transferring(Searching):
-    """Searches with transfer from the earlier inputs; notes every test.
+def _searched(state: State, learns: bool) -> dict[Input, Course]:
+    """Search the inputs, with transfer from the earlier ones if a search `learns`; return the
+    course of each. No search starts from the default, since a recording has no real one."""
+    courses: dict[Input, Course] = {}
 
-    No search starts from the default, since a recording has no real one.
-    """
-
-    def __init__(self, state: State) -> None:
-        super().__init__(state, self.note)
-        self.courses: dict[Input, Course] = {}
-
-    def seeds(self, problem: Input, before: Sequence[Input]) -> list[Config]:
-        """Return the winner of the most similar input."""
-        winners = {best.config for best in map(self.state.best, before) if best is not None}
-        return [seed for seed in super().seeds(problem, before) if seed in winners]
-
-    def note(self, progress: Progress) -> None:
-        """Note a test."""
+    def note(progress: Progress) -> None:
         measured = progress.measurement
-        course = self.courses.setdefault(progress.plan.problem, Course(progress.plan.test_limit))
+        course = courses.setdefault(progress.plan.problem, Course(progress.plan.test_limit))
         is_ok = measured.outcome is Outcome.OK
         course.note(measured.config, measured.time_s if is_ok else math.inf)
 
-
-class Alone(Transferring):
-    """Searches of the same inputs without transfer."""
-
-    def seeds(self, problem: Input, before: Sequence[Input]) -> list[Config]:
-        """Return no seeds."""
-        return []
-
-    def transfer_data(self, problem: Input, before: Sequence[Input]) -> TransferData | None:
-        """Return no transfer data."""
-        return None
+    for index, problem in enumerate(state.spec.inputs):
+        before = state.spec.inputs[:index]
+        search = dataclasses.replace(prepared(state, problem, before), report=note)
+        winners = {best.config for best in map(state.best, before) if best is not None}
+        seeds = [seed for seed in search.seeds if learns and seed in winners]
+        transfer = search.transfer if learns else None
+        search = dataclasses.replace(search, seeds=seeds, transfer=transfer)
+        state.runs[problem] = search_input(search, state.options).run_id
+    return courses
 
 
 # ---------------------------------------------------------------------------------- the figures

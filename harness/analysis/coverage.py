@@ -67,7 +67,7 @@ def input_report(results: Results, problem: Input) -> InputReport:
         rows = results.measured[problem].rows.of_stages([CROSS])
         requestors = rows.columns.requestors
         crossed = int((rows.of(requestors.codes) == requestors.code(None)).sum())
-    return dataclasses.replace(report, crossed=crossed, confidence=results.campaign.confidence)
+    return dataclasses.replace(report, crossed=crossed)
 
 
 def not_measured(results: Results) -> dict[Input, str]:

@@ -162,6 +162,7 @@ def report_input(
         worst=configs.worst,
         may_use_default=may_use_default,
         finalist=finalist,
+        confidence=confidence,
     )
 
 
@@ -241,16 +242,15 @@ def hold_discoveries(reports: Sequence[InputReport]) -> list[InputReport]:
         name: hold_false_discoveries([report.baseline_speedups.get(name) for report in reports])
         for name in names
     }
-    return [
-        report
-        if not names and speedups[row] is report.speedup
-        else dataclasses.replace(
-            report,
-            speedup=speedups[row],
-            baseline_speedups={n: r for n in names if (r := over[n][row]) is not None},
-        )
-        for row, report in enumerate(reports)
-    ]
+    judged = []
+    for row, report in enumerate(reports):
+        if names or speedups[row] is not report.speedup:
+            of_baselines = {name: ratio for name in names if (ratio := over[name][row])}
+            report = dataclasses.replace(
+                report, speedup=speedups[row], baseline_speedups=of_baselines
+            )
+        judged.append(report)
+    return judged
 
 
 def ranked(
@@ -335,9 +335,6 @@ def choose_finalists(
         tied = order[within_noise(columns.statistics, int(order[0]), order)].tolist()
         others = [config for config in map(columns.configs.at, tied) if config != default]
         leading += sorted(others, key=lambda config: preference(config, default))[:1]
-    row_of = dict(zip(columns.origins[working].tolist(), working.tolist(), strict=True))
-    rows = {m.config: configs.find(m.config) for m in interleaved}
-    codes = {config: int(columns.origins[row]) for config, row in rows.items() if row is not None}
-    again = [m for m in interleaved if codes.get(m.config) in row_of]
-    leaders = [columns.configs.at(row_of[codes[c]]) for c in ranked(again, default)[:1]]
+    again = [m for m in interleaved if m.config in configs and configs[m.config].timing]
+    leaders = [configs.shortest(config, default) for config in ranked(again, default)[:1]]
     return list(dict.fromkeys([*leading, *leaders]))

@@ -194,14 +194,15 @@ class Session:
 
     def _begin(self, problem: Input) -> Driver:
         from harness.search.run import open_search  # here, since it loads OpenTuner
+        from harness.tuning.searching import prepared
 
         campaign, count = self._campaign, len(self.inputs)
         number = self.inputs.index(problem) + 1
-        prepared = campaign.searching.prepared(problem, list(self._begun))
-        steps = prepared.space.budget(prepared.plan.test_limit)
-        stored = min(steps, len(prepared.known))
+        begun = prepared(campaign, problem, list(self._begun))
+        steps = begun.space.budget(begun.plan.test_limit)
+        stored = min(steps, len(begun.known))
         campaign.display.begin_stage(f"[{number}/{count}] {problem}", steps, stored)
         options = dataclasses.replace(campaign.options, stop_at=None)
-        search = self._searches.enter_context(open_search(prepared, options))
+        search = self._searches.enter_context(open_search(begun, options))
         campaign.runs[problem] = search.run_id
         return search

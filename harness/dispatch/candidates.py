@@ -16,8 +16,8 @@ from harness.core.config_diff import preference
 from harness.core.records import Config, Input, Interleaved, Measurement, StopReason, Value
 from harness.core.text import command_line
 from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.parts import with_needed_parts
 from harness.dispatch.portfolio import fastest_overall, greedy_portfolio, static_order
-from harness.results.ablation import TOLERANCE, Ablation
 from harness.results.campaigns import Command
 from harness.results.columns import MeasurementColumns, MeasurementRow
 from harness.results.gathering import as_rows
@@ -53,11 +53,10 @@ def matrix_of(results: Results) -> Matrix:
     matrix's note says so.
 
     Of candidates with the same times everywhere, such as those with equal machine code, there is
-    only the one with the fewest changes from the default, and a part takes the place of a winner
-    that it equals everywhere (`_with_needed_parts`). A candidate applies where the space's
-    constraints hold. The default has the
-    index 0; candidates that were measured interleaved are in the order in which equally fast ones
-    are chosen (`preference`).
+    only the one with the fewest changes from the default, and the part that a winner needs takes
+    its place (`with_needed_parts`). A candidate applies where the space's constraints hold. The
+    default has the index 0; candidates that were measured interleaved are in the order in which
+    equally fast ones are chosen (`preference`).
 
     All inputs take part in choosing the candidates. `harness.dispatch.verdict.held_out` removes
     those that only held-out inputs won.
@@ -68,7 +67,7 @@ def matrix_of(results: Results) -> Matrix:
     sessions, default = results.candidates, results.default
     matrix = interleaved_matrix(known, results.interleaved, sessions, default, applies)
     if matrix is not None:
-        matrix = _with_needed_parts(matrix, list(known), results.ablations)
+        matrix = with_needed_parts(matrix, known, results)
         return replace(matrix, choices=frozenset(choices))
     count = sum(problem in sessions for problem in known)
     is_recorded = StopReason.RECORDED in results.searched.columns.stopped.values
@@ -78,45 +77,6 @@ def matrix_of(results: Results) -> Matrix:
         note="" if is_recorded else _note(count, len(known)),
         remedy=_SEEDS if results.is_recorded else _crossing_advice(results.commands),
     )
-
-
-def _with_needed_parts(
-    matrix: Matrix, inputs: Sequence[Input], ablations: Mapping[Input, Ablation]
-) -> Matrix:
-    """Put the parts that ablation found to be as fast in the place of winners.
-
-    A winner gives way to a candidate that is its part on every input that it won, unless that one
-    is clearly slower on another input. It is replaced by a part that is no candidate only where
-    this is its part on every input on which it applies: elsewhere the part was not verified.
-    """
-    candidates, applies = list(matrix.candidates), matrix.applies.copy()
-    for index, winner in enumerate(matrix.candidates):
-        parts = {
-            problem: ablation.config
-            for problem, ablation in ablations.items()
-            if ablation.winner == winner and ablation.is_decided
-        }
-        distinct = set(parts.values())
-        if len(distinct) != 1 or winner in distinct:
-            continue
-        part = distinct.pop()
-        concerned = np.flatnonzero(matrix.applies[:, index])
-        if part in candidates:
-            if not _is_slower(matrix, candidates.index(part), index, concerned):
-                applies[:, index] = False
-        elif all(inputs[row] in parts for row in concerned.tolist()):
-            candidates[index] = part
-    return replace(matrix, candidates=tuple(candidates), applies=applies)
-
-
-def _is_slower(matrix: Matrix, part: int, winner: int, rows: Indices) -> bool:
-    """Say whether a part does not apply, or is clearly slower than the winner, on one of these
-    inputs: significantly, and by more than ablation allows."""
-    assert matrix.half_log is not None
-    slower = matrix.measured_log[rows, part] - matrix.measured_log[rows, winner]
-    half = np.hypot(matrix.half_log[rows, part], matrix.half_log[rows, winner])
-    is_as_fast = slower <= np.maximum(half, math.log(1 + TOLERANCE))  # NaN is not
-    return not bool(is_as_fast.all())
 
 
 def interleaved_matrix(

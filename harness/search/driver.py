@@ -12,8 +12,9 @@ its result.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,11 +23,11 @@ from opentuner.search.driver import SearchDriver
 from opentuner.search.objective import MinimizeTime
 
 from harness.core.observations import PEAK_FRACTION
-from harness.core.records import Config, Measurement
+from harness.core.records import Config, Measurement, Outcome
 from harness.results import MeasurementRow
 from harness.results.database import now, utc_now
 from harness.search.manipulator import Cfg, SpaceManipulator
-from harness.search.options import EndReason, InputSearch, SearchOptions, Tally
+from harness.search.options import EndReason, InputSearch, Progress, SearchOptions
 from harness.search.patches import Request
 from harness.search.techniques import SelfContained
 
@@ -42,16 +43,6 @@ _CALLER = "caller"
 
 _IDLE_GENERATIONS = 3
 WRITE_EVERY_S = 0.25  # for replayed measurements
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """A request with its answer, and the id of the measurement's row if it was stored before."""
-
-    request: Request
-    result: Any
-    measurement: Measurement
-    measurement_id: int | None
 
 
 class _ResultList(list[Any]):
@@ -86,7 +77,11 @@ class Driver(SearchDriver):  # type: ignore[misc]
     ) -> None:
         """`tuning_run` is OpenTuner's object of the run with this id."""
         self.run_id = run_id
-        self.tally = Tally(search, options)
+        self.tests = 0  # that counted, replayed ones included
+        self._free, self._free_in_a_row = options.free_outcomes, 0
+        self._total = search.space.budget(search.plan.test_limit)
+        self._outcomes: Counter[Outcome] = Counter()
+        self._shared = 0
         self.taken = set(options.held_out)  # and those asked for; the others may be drawn
         self.pending: list[Request] = []
         self._search, self._stop_at = search, options.stop_at
@@ -97,7 +92,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         self._repeated: list[tuple[Request, Request]] = []
         self._idle = 0
         self._has_ended = False  # a self-contained technique asks for nothing more
-        self._unwritten: list[_Answer] = []
+        self._unwritten: list[Request] = []
         self._written_at = time.monotonic()
         answers = search.store.answers(run_id)
         self._answered = {answer.digest for answer in answers}
@@ -211,16 +206,37 @@ class Driver(SearchDriver):  # type: ignore[misc]
         measurement: Measurement = result.measurement
         result.collection_cost = time.monotonic() - began_s
         result.was_new_best = best is None or self.objective.lt(result, best)
-        self.tally.note(measurement, replayed=stored is not None)
-        if self.tally.free_in_a_row:
-            self.test_count -= 1
+        self._note(measurement, is_replayed=stored is not None)
         if stored is None or config.digest not in self._answered:
-            row_id = None if stored is None else stored.id
-            self._unwritten.append(_Answer(request, result, measurement, row_id))
+            self._unwritten.append(request)
             waits_s = time.monotonic() - self._written_at
             if waits_s >= WRITE_EVERY_S or not search.interface.measurer.is_replay:
                 self.write()
         return result
+
+    def _note(self, measurement: Measurement, is_replayed: bool) -> None:
+        """Count and report a test that has ended."""
+        search = self._search
+        self._outcomes[measurement.outcome] += 1
+        if measurement.shared_with is not None:
+            self._shared += 1
+        if measurement.outcome in self._free:
+            self._free_in_a_row += 1
+            self.test_count -= 1
+        else:
+            self._free_in_a_row = 0
+            self.tests += 1
+        progress = Progress(
+            plan=search.plan,
+            ordinal=self.tests,
+            total=self._total,
+            measurement=measurement,
+            best=search.interface.best,
+            replayed=int(is_replayed),
+            outcomes=self._outcomes,
+            shared=self._shared,
+        )
+        search.report(progress)
 
     def write(self) -> None:
         """Commit the tests that have ended since the last call.
@@ -228,51 +244,48 @@ class Driver(SearchDriver):  # type: ignore[misc]
         Replayed results are committed together, a few times a second: if lost, they are read
         again, and a commit takes longer than everything else about them.
         """
+        search, known = self._search, self._search.known
         if self._unwritten:
-            ids = self._search.store.transact(self._write)
-            for test, row_id in zip(self._unwritten, ids, strict=True):
-                row = self._search.known.get(test.measurement.config)
+            ids = search.store.transact(self._write)
+            for request, row_id in zip(self._unwritten, ids, strict=True):
+                row = known.get(request.configuration.config)
                 if row is None:
                     row = MeasurementRow(
                         row_id,
                         "search",
-                        test.measurement,
+                        request.result.measurement,
                         measured_at=now(),
-                        space=self._search.plan.spec.space_sha256,
+                        space=search.plan.spec.space_sha256,
                     )
                 if row.requestor is None:
-                    row = replace(row, requestor=test.request.requestor)
-                    self._search.ledger.append([row])
+                    search.ledger.append([replace(row, requestor=request.requestor)])
             self._unwritten.clear()
         self._written_at = time.monotonic()
 
     def _write(self) -> list[int]:
         """Write the tests: what was measured, and who asked; return the measurements' ids."""
-        store, plan, tests = self._search.store, self._search.plan, self._unwritten
-        new = [test for test in tests if test.measurement_id is None]
-        added = iter(
-            store.add_measurements(
-                self.run_id,
-                plan,
-                "search",
-                [test.measurement for test in new],
-                new_best=[test.result.was_new_best for test in new],
-            )
+        search, store = self._search, self._search.store
+        configs = [request.configuration.config for request in self._unwritten]
+        ids = {config: search.known[config].id for config in configs if config in search.known}
+        new = [r.result for r in self._unwritten if r.configuration.config not in ids]
+        measured = [result.measurement for result in new]
+        is_new_best = [result.was_new_best for result in new]
+        added = store.add_measurements(
+            self.run_id, search.plan, "search", measured, new_best=is_new_best
         )
-        ids = [next(added) if t.measurement_id is None else t.measurement_id for t in tests]
+        ids.update(zip([measurement.config for measurement in measured], added, strict=True))
         requests = [
             {
-                "generation": test.request.generation,
-                "requestor": test.request.requestor,
-                "request_date": test.request.request_date,
-                "start_date": test.request.start_date,
-                "result_id": row_id,
+                "generation": request.generation,
+                "requestor": request.requestor,
+                "request_date": request.request_date,
+                "start_date": request.start_date,
+                "result_id": ids[config],
             }
-            for test, row_id in zip(tests, ids, strict=True)
+            for request, config in zip(self._unwritten, configs, strict=True)
         ]
-        configs = [test.request.configuration.config for test in tests]
-        store.add_requests(self.run_id, plan, configs, requests)
-        return ids
+        store.add_requests(self.run_id, search.plan, configs, requests)
+        return [ids[config] for config in configs]
 
     # ----------------------------------------------------------------------------- the end
 
@@ -288,7 +301,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
             return EndReason.TIME
         if count is not None and len(self.taken) >= count:
             return EndReason.EXHAUSTED
-        if self.tally.free_in_a_row >= MAX_FREE_IN_A_ROW:
+        if self._free_in_a_row >= MAX_FREE_IN_A_ROW:
             return EndReason.REFUSED
         if self.has_reached_peak():
             return EndReason.PEAK

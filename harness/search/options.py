@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,7 +11,7 @@ import opentuner
 
 from harness.core.records import Config, Measurement, Outcome
 from harness.models.transfer_prior import TransferData
-from harness.results import MeasurementRow, RunPlan, Store
+from harness.results import MeasurementRow, MeasurementRows, RunPlan, Store
 from harness.results.ledger import Ledger
 from harness.results.notes import Notes
 from harness.search.interface import InputInterface
@@ -112,41 +111,6 @@ class InputSearch:
         return self.ledger.answers(self.plan.problem)
 
 
-class Tally:
-    """Counts and reports the tests of a search."""
-
-    def __init__(self, search: InputSearch, options: SearchOptions) -> None:
-        self._search = search
-        self._free = options.free_outcomes
-        self.total = search.space.budget(search.plan.test_limit)
-        self.tests = 0  # that counted, replayed ones included
-        self.free_in_a_row = 0
-        self._outcomes: Counter[Outcome] = Counter()
-        self._shared = 0
-
-    def note(self, measurement: Measurement, replayed: bool) -> None:
-        """Take in and report a test that has ended."""
-        self._outcomes[measurement.outcome] += 1
-        if measurement.shared_with is not None:
-            self._shared += 1
-        if measurement.outcome in self._free:
-            self.free_in_a_row += 1
-        else:
-            self.free_in_a_row = 0
-            self.tests += 1
-        progress = Progress(
-            plan=self._search.plan,
-            ordinal=self.tests,
-            total=self.total,
-            measurement=measurement,
-            best=self._search.interface.best,
-            replayed=int(replayed),
-            outcomes=self._outcomes,
-            shared=self._shared,
-        )
-        self._search.report(progress)
-
-
 class EndReason(str, Enum):
     """Why a search ended."""
 
@@ -160,8 +124,10 @@ class EndReason(str, Enum):
 
 @dataclass(frozen=True)
 class Searched:
-    """A search that has ended: its run's id, how many tests counted, and why it ended."""
+    """A search that has ended: its run's id, how many tests counted, and why it ended; one that an
+    earlier command brought to its end has the measurements that answered its tests, in order."""
 
     run_id: int
     tests: int
     ended: EndReason
+    answers: MeasurementRows | None = field(default=None, compare=False)

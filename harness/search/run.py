@@ -10,7 +10,7 @@ there is nothing more to test:
 | `run_generation_techniques` | asks seeds and techniques for up to `parallelism` configurations |
 | `run_generation_results` | starts their builds; then, for each of them, `_answer`: |
 | - `InputInterface.run` | builds, verifies and times it, unless the database has its measurement |
-| - `Tally.note` | counts and reports it |
+| - `_note` | counts and reports it |
 | - `write` | stores it, in one commit |
 | `on_result` of each technique | learns from the results of all techniques |
 | `result_callbacks` | passes each result on to the technique that asked for it |
@@ -23,15 +23,15 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 from opentuner.resultsdb.models import CompressedPickler, TuningRun
 from opentuner.search.objective import MinimizeTime
 
+from harness.core.arrays import Flags
 from harness.core.machine import notes
 from harness.core.records import Config
-from harness.results import MeasurementRows
+from harness.results import MeasurementRows, RunPlan, Store
 from harness.results.reader import refusing_damage
 from harness.search.driver import Driver
 from harness.search.manipulator import SpaceManipulator
@@ -43,7 +43,7 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
     """Search until the budget is spent, the space is exhausted or the technique is done."""
     with open_search(search, options) as driver:
         driver.main()
-    return Searched(driver.run_id, driver.tally.tests, driver.why_ended())
+    return Searched(driver.run_id, driver.tests, driver.why_ended())
 
 
 @contextmanager
@@ -60,8 +60,6 @@ def open_search(search: InputSearch, options: SearchOptions) -> Iterator[Driver]
         driver.write()
     ended = driver.why_ended()
     is_cut = ended is EndReason.TIME
-    if ended is EndReason.LIMIT:
-        is_cut = options.test_limit < search.plan.test_limit  # a round of a validation
 
     def end() -> None:
         if not is_cut:
@@ -104,44 +102,34 @@ def _begun(search: InputSearch, options: SearchOptions) -> Driver:
     )
 
 
-@dataclass(frozen=True)
-class EndedSearch:
-    """A search that an earlier command brought to its end: its run's id, why it ended, and the
-    measurements that answered its tests, in order."""
-
-    run_id: int
-    ended: EndReason
-    answers: MeasurementRows
-
-
 def find_ended(
-    search: InputSearch, options: SearchOptions, known: MeasurementRows
-) -> EndedSearch | None:
-    """Find the search of an equal plan that has ended, answered by `known` measurements; None where
-    there may be more to do.
+    store: Store, plan: RunPlan, space: Space, options: SearchOptions, known: MeasurementRows
+) -> Searched | None:
+    """Find the search of an equal plan that has ended, with the `known` measurements that answered
+    its tests, up to the limit; None where there may be more to do.
 
     There is where the user adds seeds, where a measurement no longer counts (one that was cut by a
     shorter timeout, for example), and where tests are missing: a run that was merged, or whose
     database was cut, may have fewer.
     """
-    store, plan = search.store, search.plan
     run = store.begun(plan)
     if run is None or (run.state, run.test_limit) != ("complete", plan.test_limit):
         return None
     why, ids = run.notes.get("ended"), [answer.measurement_id for answer in store.answers(run.id)]
     row_of = dict(zip(known.of(known.columns.ids).tolist(), known.selected.tolist(), strict=True))
-    answers = known.take(np.array([row_of[i] for i in ids if i in row_of], dtype=np.intp))
-    is_whole = len(answers) == len(ids)
-    has_all_seeds = _starts(run.seeds, options.seeds, search.space) == list(run.seeds)
-    if not (is_whole and has_all_seeds and why in set(EndReason)):
+    has_all_seeds = _starts(run.seeds, options.seeds, space) == list(run.seeds)
+    if not (has_all_seeds and row_of.keys() >= set(ids) and why in set(EndReason)):
         return None
-    ended = EndReason(why)
-    outcomes = known.columns.outcomes
+    answers = known.take(np.array([row_of[i] for i in ids], dtype=np.intp))
+    outcomes, ended = known.columns.outcomes, EndReason(why)
     free = list(map(outcomes.code, options.free_outcomes))
-    counted = len(ids) - int(np.isin(answers.of(outcomes.codes), free).sum())
-    is_spent = counted >= search.space.budget(search.plan.test_limit)
-    is_done = is_spent or ended in (EndReason.REFUSED, EndReason.TECHNIQUE)
-    return EndedSearch(run.id, ended, answers) if is_done else None
+    counted = ~np.isin(answers.of(outcomes.codes), free)
+    budget, tests = space.budget(plan.test_limit), int(counted.sum())
+    if tests < budget and ended not in (EndReason.REFUSED, EndReason.TECHNIQUE):
+        return None
+    # A run with a higher limit has made more.
+    own: Flags = np.less(np.cumsum(counted) - counted, budget)
+    return Searched(run.id, min(tests, budget), ended, answers.where(own))
 
 
 def _starts(begun: Sequence[Config], own: Sequence[Config], space: Space) -> list[Config]:

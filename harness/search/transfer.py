@@ -3,7 +3,7 @@ the database. Of each, the configurations that are points of the searched space 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 
 import numpy as np
@@ -16,24 +16,40 @@ from harness.models.transfer_prior import MOST_ROWS, SourceTask, TransferData
 from harness.recordings.recording import Recording
 from harness.results import MeasurementRows, RunPlan, Store
 from harness.results.campaigns import other_devices, read_device
-from harness.results.notes import DeviceResults, Notes
+from harness.results.notes import DeviceResults
 from harness.space import Space
 from harness.space_file import Parameter
 
 
 class TransferSources:
-    """Recordings of other devices, and the inputs of a campaign that were searched before."""
+    """What the searches of a campaign learn from: recordings, the inputs that were searched before,
+    and what other devices measured of the same program.
 
-    def __init__(self, recordings: Iterable[Recording]) -> None:
-        self.recordings = tuple(recordings)
+    A run notes from which results of other devices it starts, and how far they went. So it goes on
+    with the same ones, however many are added meanwhile.
+    """
+
+    def __init__(
+        self,
+        recordings: Iterable[Recording],
+        store: Store | None = None,
+        learns_from_devices: bool = False,
+        warn: Callable[[str], None] = print,
+    ) -> None:
+        """The `store` has the other devices; new runs start from them if they are wanted."""
+        self._recordings = tuple(recordings)
         self._matched: list[_MatchedRecording] = []
+        self._store, self._is_wanted, self._warn = store, learns_from_devices, warn
+        self._devices: tuple[DeviceResults, ...] | None = None  # of new runs
+        self._rows: dict[DeviceResults, Mapping[Input, MeasurementRows]] = {}
+        self._tasks: dict[tuple[DeviceResults, Input], SourceTask | None] = {}
 
     def technique(self, names: Sequence[str]) -> str:
         """Name a run's technique as the database stores it: a warm start makes it another run."""
         name = ",".join(names)
-        if not self.recordings:
+        if not self._recordings:
             return name
-        digests = ", ".join(recording.sha256[:8] for recording in self.recordings)
+        digests = ", ".join(recording.sha256[:8] for recording in self._recordings)
         return f"{name} (with data of {digests})"
 
     def describe(self, space: Space, problem: Input) -> Iterator[str]:
@@ -43,21 +59,39 @@ class TransferSources:
         """
         return (recording.describe(space, problem) for recording in self._matches(space))
 
+    def devices(self, plan: RunPlan) -> tuple[DeviceResults, ...]:
+        """Return the results of other devices that a run began with, or will begin with."""
+        store = self._store
+        if store is None:
+            return ()
+        run = store.begun(plan)
+        if run is not None:
+            return run.notes.get("warm_start", ())
+        if self._devices is None:  # once: all inputs start from the same results
+            self._devices = ()
+            if self._is_wanted:
+                self._devices = store.read(
+                    lambda: other_devices(store.connection, plan.spec, plan.environment)
+                )
+        return self._devices
+
     def data_for(
         self,
         space: Space,
         problem: Input,
         measured: Mapping[Input, Sequence[Measurement]],
-        stored: Sequence[SourceTask] = (),
+        plan: RunPlan | None = None,
     ) -> TransferData | None:
-        """Gather what recordings, `stored` results of other devices and measurements of other
+        """Gather what recordings, the other devices of a planned run and measurements of other
         inputs say of an input; None where there are none. Raises UsageError as `describe` does."""
         tasks: list[SourceTask] = []
         for recording in self._matches(space):
             tasks += recording.tasks(problem)
-        tasks += stored
-        counts = {other: len(measurements) for other, measurements in measured.items()}
-        tasks += _alike(problem, counts, lambda other: _task(space, other, measured[other]))
+        if plan is not None:
+            for source in self.devices(plan):
+                rows = self._read(plan, source)
+                tasks += _alike(problem, rows, partial(self._task, space, source))
+        tasks += _alike(problem, measured, lambda other: _task(space, other, measured[other]))
         if not tasks:
             return None
         if any(task.problem is None or set(task.problem) != set(problem) for task in tasks):
@@ -66,54 +100,8 @@ class TransferSources:
 
     def _matches(self, space: Space) -> list[_MatchedRecording]:
         if not self._matched or self._matched[0].parameters != space.parameters:
-            self._matched = [_MatchedRecording(space, recording) for recording in self.recordings]
+            self._matched = [_MatchedRecording(space, recording) for recording in self._recordings]
         return self._matched
-
-
-class StoredSources:
-    """What other devices measured of the program that a campaign tunes.
-
-    A run notes which results it starts from, and how far they went. So it goes on with the same
-    ones, however many are added meanwhile.
-    """
-
-    def __init__(self, store: Store, wanted: bool, warn: Callable[[str], None]) -> None:
-        """`wanted` says whether new runs start from them."""
-        self._store, self._wanted, self._warn = store, wanted, warn
-        self._now: tuple[DeviceResults, ...] | None = None
-        self._rows: dict[DeviceResults, Mapping[Input, MeasurementRows]] = {}
-        self._tasks: dict[tuple[DeviceResults, Input], SourceTask | None] = {}
-
-    def of(self, plan: RunPlan) -> tuple[DeviceResults, ...]:
-        """Return the results that a run began with, or will begin with."""
-        store = self._store
-        run = store.begun(plan)
-        if run is not None:
-            return run.notes.get("warm_start", ())
-        if self._now is None:  # once: all inputs start from the same results
-            self._now = ()
-            if self._wanted:
-                self._now = store.read(
-                    lambda: other_devices(store.connection, plan.spec, plan.environment)
-                )
-        return self._now
-
-    def notes(self, plan: RunPlan) -> Notes:
-        """Return the note of a run that begins; none where no other device has results."""
-        sources = self.of(plan)
-        if not sources:
-            return {}
-        return {"warm_start": sources}
-
-    def tasks(self, plan: RunPlan, space: Space) -> list[SourceTask]:
-        """Return what these results teach about a run's input: of each device, the inputs that
-        are most like it."""
-        tasks: list[SourceTask] = []
-        for source in self.of(plan):
-            rows = self._read(plan, source)
-            counts = {other: len(measured) for other, measured in rows.items()}
-            tasks += _alike(plan.problem, counts, partial(self._task, space, source))
-        return tasks
 
     def _task(self, space: Space, source: DeviceResults, other: Input) -> SourceTask | None:
         """Return what a device measured on an input, which is looked up once."""
@@ -124,11 +112,11 @@ class StoredSources:
 
     def _read(self, plan: RunPlan, source: DeviceResults) -> Mapping[Input, MeasurementRows]:
         store = self._store
+        assert store is not None
         if source not in self._rows:
-            self._rows[source] = store.read(
-                lambda: read_device(store.connection, plan.spec, source)
-            )
-            if not self._rows[source]:
+            rows = store.read(lambda: read_device(store.connection, plan.spec, source))
+            self._rows[source] = rows
+            if not rows:
                 self._warn(
                     f"the results of {source.device}, from which the search began, are no longer "
                     "in the database; it goes on without them"
@@ -137,21 +125,20 @@ class StoredSources:
 
 
 def _alike(
-    problem: Input, counts: Mapping[Input, int], task: Callable[[Input], SourceTask | None]
+    problem: Input, measured: Mapping[Input, Sized], task: Callable[[Input], SourceTask | None]
 ) -> list[SourceTask]:
     """Make the tasks of the inputs most like this one until a forest has enough rows to learn from;
-    of all where their features are not its own. `counts` has the measurements of each."""
-    others = list(counts)
-    total = sum(counts.values())
+    of all where their features are not its own. `measured` has the rows of each."""
+    others = list(measured)
+    total = sum(map(len, measured.values()))
     if total > MOST_ROWS and all(set(other) == set(problem) for other in others):
         total = 0
         nearest = nearest_first(problem, others)
         others = []
         while total < MOST_ROWS:
             others.append(nearest[len(others)])
-            total += counts[others[-1]]
-    tasks = map(task, others)
-    return [made for made in tasks if made is not None]
+            total += len(measured[others[-1]])
+    return [made for made in map(task, others) if made is not None]
 
 
 def _task(space: Space, other: Input, measured: Iterable[Measurement]) -> SourceTask | None:
@@ -197,8 +184,7 @@ class _MatchedRecording:
 
         Raises UsageError where none of their configurations worked.
         """
-        counts = {other: len(table) for other, table in self.recording.tables.items()}
-        tasks = _alike(problem, counts, self._tasks.get)
+        tasks = _alike(problem, self.recording.tables, self._tasks.get)
         tasks = [task for task in tasks if np.isfinite(task.times_s).any()]
         if not tasks:
             which = "has values of this space's parameters"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from harness.analysis.coverage import winner_reports
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import differing
-from harness.core.records import Config, Input, Measurement, shown
+from harness.core.records import Config, Input, Interleaved, Measurement, shown
 from harness.results import ABLATION, by_configs
 from harness.results.ablation import TOLERANCE, Ablation, AblationStep, StepResult
 from harness.stats.timing import TimeRatio, time_ratio
@@ -25,10 +25,11 @@ def ablate_winners(state: State) -> None:
     no times of configurations that were not recorded.
     """
     flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
-    chosen: list[InputReport] = []
+    work: list[tuple[Input, InputReport]] = []
     if flags and not state.measurer.is_replay:
-        reports = {report.problem: report for report in winner_reports(state.results())}
-        chosen = [reports[problem] for problem in state.runs if _sets(reports[problem], flags)]
+        for report in winner_reports(state.results()):
+            if report.problem in state.runs and _sets(report, flags):
+                work.append((report.problem, report))
 
     def step(problem: Input, report: InputReport) -> None:
         try:
@@ -44,9 +45,9 @@ def ablate_winners(state: State) -> None:
         state,
         ABLATION,
         "flags that the winners need",
-        [(report.problem, report) for report in chosen],
+        work,
         step,
-        lambda left: f"which flags {left} winners need",
+        "which flags {} winners need",
     )
 
 
@@ -63,25 +64,33 @@ def _sets(report: InputReport, flags: Sequence[str]) -> bool:
 def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablation:
     problem, space = report.problem, state.space(report.problem)
     rounds = max(_ROUNDS, state.spec.measure.repeats)
-    stored = {
-        pair: iter(
-            [group for group in of_pair if group[0].timing and group[0].timing.count == rounds]
-        )
-        for pair, of_pair in by_configs(state.ledger.interleaved(problem, ABLATION)).items()
-    }
+    stored = by_configs(state.ledger.interleaved(problem, ABLATION))
     assert report.best is not None
     seeds = seeds_of(state.data_seed(problem))
 
-    def measure(configs: Sequence[Config]) -> Sequence[Measurement]:
+    def measure(configs: Sequence[Config]) -> Interleaved:
         """Recall what is stored, each once: a repeated request wants fresh samples."""
-        earlier = next(stored.get(tuple(configs), iter(())), None)
-        return earlier or state.measure_interleaved(
+        earlier = stored.get(tuple(configs), [])
+        while earlier:
+            session = earlier.pop(0)
+            if session[0].timing and session[0].timing.count == rounds:
+                return session
+        return state.measure_interleaved(
             problem, configs, stage=ABLATION, rounds=rounds, seeds=seeds
         )
 
-    def has_code_of(tried: Config, other: Config) -> bool:
-        """Whether two configurations have the same machine code."""
-        return _origin(state, problem, tried) == _origin(state, problem, other)
+    def code(config: Config) -> str:
+        """Return the digest of the configuration that was measured for the machine code of this
+        one. If it was not built before, it is; with other code than all before it is measured."""
+        measured = state.ledger.searched(problem).get(config)
+        if measured is None:
+            sessions = stored.setdefault((config,), [])
+            if not sessions:
+                device = state.measurer_for(problem)
+                sessions.append([device.measure(space, problem, config, None)])
+                state.add_measurements(problem, ABLATION, sessions[0])
+            (measured,) = sessions[0]
+        return measured.shared_with or measured.config.digest
 
     def legal(config: Config) -> Config | None:
         canonical = space.canonical(config)
@@ -94,26 +103,10 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
         winner,
         bare,
         measure=measure,
-        has_code_of=has_code_of,
+        has_code_of=lambda tried, other: code(tried) == code(other),
         legal=legal,
         confidence=state.spec.measure.confidence,
     )
-
-
-def _origin(state: State, problem: Input, config: Config) -> str:
-    """Return the digest of the configuration that was measured for the machine code of this one. If
-    it was not built before, it is; with other code than all before it is measured, once."""
-    searched = state.ledger.searched(problem)
-    sessions = by_configs(state.ledger.interleaved(problem, ABLATION))
-    if config in searched:
-        measured = searched[config]
-    elif (config,) in sessions:
-        ((measured,), *_) = sessions[config,]
-    else:
-        device, space = state.measurer_for(problem), state.space(problem)
-        measured = device.measure(space, problem, config, None)
-        state.add_measurements(problem, ABLATION, [measured])
-    return measured.shared_with or measured.config.digest
 
 
 def ablate(

@@ -2,84 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.analysis.coverage import NOT_MEASURED
-from harness.analysis.failures import headline, suspects
 from harness.core.errors import UsageError
-from harness.core.records import Input, Measurement, Outcome
-from harness.core.text import command_line
-from harness.display.progress import Display
-from harness.measure.measurer import Measurer
-from harness.results import Store
+from harness.core.records import Input
 from harness.results.campaigns import campaigns
 from harness.results.notes import Notes, limit_notes, space_notes
 from harness.results.provenance import KernelVersion, kernel_versions
-from harness.search import EndReason, Progress, Searched
+from harness.search import EndReason
 from harness.tuning.ablation_stage import ablate_winners
-from harness.tuning.devices import DevicePool
 from harness.tuning.finals import choose_same, cross_measure, measure_candidates, measure_finals
-from harness.tuning.searching import Searching
-from harness.tuning.state import CampaignPlan, State
+from harness.tuning.searching import search_inputs
+from harness.tuning.state import State
 from harness.tuning.validation import UniformSampling, Validation, describe_validation
 
 
 class Campaign(State):
-    """The inputs of one spec, tuned one after another: stages, and what is known so far."""
+    """The inputs of one spec, tuned one after another: the stages of its state."""
 
-    def __init__(
-        self, plan: CampaignPlan, measurer: Measurer | DevicePool, store: Store, display: Display
-    ) -> None:
-        super().__init__(plan, measurer, store, display)
-        is_crossed = plan.cross and len(plan.spec.inputs) > 1
-        self.searching = Searching(self, self.note, is_crossed=is_crossed)
-        self.searched: Mapping[Input, Searched] = self.searching.searched  # none if only sampled
-        self.validation: Validation | None = None
-        self.last: dict[Input, Progress] = {}
-        self._failed_defaults: dict[Input, Outcome] = {}
-        self._warned: set[str] = {*self.pool.notices}
-
-    def note(self, progress: Progress) -> None:
-        """Count and show a test that has ended."""
-        if not progress.replayed:
-            self._check_default(progress.measurement)
-            self._show_notices()
-        self.last[progress.plan.problem] = progress
-        test = progress.measurement.input, progress.measurement.config
-        self.replayed += 0 if test in self.crossed else progress.replayed
-        self.display.test(progress)
-
-    def _check_default(self, measurement: Measurement) -> None:
-        """Warn where the default fails, and where it is wrong on every input."""
-        problem, outcome = measurement.input, measurement.outcome
-        if outcome is Outcome.OK or problem in self._failed_defaults:
-            return
-        space = self.space(problem)
-        if measurement.config != space.canonical(space.default):
-            return
-        self._failed_defaults[problem] = outcome
-        warn = self.display.warn
-        reason = f"{outcome}: {headline(measurement.message)}"
-        if reason not in self._warned:
-            self._warned.add(reason)
-            warn(f"({problem}): the default failed, {reason}")
-        failed = self._failed_defaults
-        if len(failed) == len(self.spec.inputs) and {*failed.values()} == {Outcome.WRONG_RESULT}:
-            check_again = "harness.tune(space, test_limit=1)"
-            if not self.spec.is_in_python:
-                check_again = command_line("check", str(self.spec.path), "--run")
-            warn(
-                "even the default is wrong on every input: "
-                f"{suspects(self.spec.program is not None)}. "
-                f"To run the default alone: {check_again}"
-            )
-
-    def _show_notices(self) -> None:
-        """Warn of what the measurer has noticed since."""
-        for text in self.pool.notices:
-            if text not in self._warned:
-                self._warned.add(text)
-                self.display.warn(text)
+    validation: Validation | None = None
 
     def set_aside(self) -> Sequence[KernelVersion]:
         """Return the other versions of an edited kernel, whose measurements are not used; none
@@ -114,21 +56,21 @@ class Campaign(State):
         Raises UsageError for one of which nothing can be used, before anything is measured.
         """
         problem = self.spec.inputs[0]
-        return self.transfer_sources.describe(self.space(problem), problem)
+        return self.sources.describe(self.space(problem), problem)
 
     def devices_learnt_from(self) -> list[str]:
         """Return the other devices from whose results in the database the searches start."""
         # Of very many inputs, the first shows whether a campaign goes on with such results.
         inputs = self.spec.inputs if self.plan.other_devices else self.spec.inputs[:1]
         plans = map(self.run_plan, inputs)
-        sources = (source for plan in plans for source in self.stored_sources.of(plan))
+        sources = (source for plan in plans for source in self.sources.devices(plan))
         return list(dict.fromkeys(source.device for source in sources))
 
     def run(self) -> None:
         """Run all stages; each measurement is stored when it ends."""
         command = self.begin()
         if self.plan.target is None:
-            self.searching.run()
+            search_inputs(self)
         else:
             self.validation = UniformSampling(self).run(self.plan.target)
         self.end(command)
@@ -143,11 +85,11 @@ class Campaign(State):
         plan = self.plan
         choose_same(self)
         self._note_space()
-        cross_measure(self, winners=plan.cross)
+        cross_measure(self)
         if plan.cross:
             measure_candidates(self)
-        measure_finals(self, plan.finalists)
-        self._show_notices()
+        measure_finals(self)
+        self.show_notices()
         if plan.ablate:
             ablate_winners(self)
         self.store.end_command(command, self._unmeasured() | self.left_out, self.stages)

@@ -11,18 +11,17 @@ suits all inputs best, which the candidates' rounds chose, is measured as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from harness.analysis.inputs import choose_finalists, ranked
 from harness.constraints.expression import Expression
-from harness.core.records import Config, Input, Interleaved, Measurement, Outcome, StopReason
+from harness.core.records import Config, Input, Interleaved, Outcome, StopReason
 from harness.dispatch.candidates import Applies, applies_where, interleaved_matrix, shortlist
 from harness.dispatch.single import single_configs
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results import CANDIDATE, CHOICE, CROSS, FINAL
 from harness.results.measured import Measured, MeasuredConfigs
-from harness.space import Space
 from harness.space.constrained import launch_constraints
 from harness.stats.interleaved import is_shown, refuted
 from harness.tuning.sharing import do_work, run_stage
@@ -43,24 +42,22 @@ def choose_same(state: State) -> None:
     names = state.spec.search.same_on_all_inputs
     if not names:
         return
-    best_s: dict[Config, list[float]] = {}
-    searched = _searched(state)
-    for problem in searched:
-        own: dict[Config, float] = {}
+    logs: list[dict[Config, float]] = []  # of each input, the least time by values
+    for problem in _searched(state):
+        of_values: dict[Config, float] = {}
         for config, measured in state.ledger.searched(problem).items():
-            values = Config({name: config[name] for name in names if name in config})
-            own[values] = min(own.get(values, math.inf), measured.time_s)
-        for values, time_s in own.items():
-            best_s.setdefault(values, []).append(time_s)
-    logs = {
-        values: math.fsum(map(math.log, times_s))
-        for values, times_s in best_s.items()
-        if len(times_s) == len(searched) and math.isfinite(max(times_s))
-    }
-    if not logs:
+            if measured.outcome is Outcome.OK:
+                values = Config({name: config[name] for name in names if name in config})
+                log = math.log(measured.time_s)
+                of_values[values] = min(of_values.get(values, log), log)
+        logs.append(of_values)
+    everywhere = list(logs[0]) if logs else []
+    for other in logs:
+        everywhere = [values for values in everywhere if values in other]
+    if not everywhere:
         state.warn(f"no value of {', '.join(names)} works on all inputs, so that each has its own")
         return
-    chosen = min(logs, key=lambda values: logs[values])
+    chosen = min(everywhere, key=lambda values: math.fsum(other[values] for other in logs))
     state.same = tuple(Expression.equal(name, value) for name, value in chosen.items())
     state.display.note(f"the same on all inputs: {chosen}")
 
@@ -70,42 +67,37 @@ def _searched(state: State) -> list[Input]:
     return [p for p in state.spec.inputs if p in state.runs and state.best(p)]
 
 
-def cross_measure(state: State, *, winners: bool) -> None:
+def cross_measure(state: State) -> None:
     """Measure the default on each input where that is missing and legal, since winners are compared
-    with it; with `winners`, every input's winner as well."""
+    with it; with the plan's `cross`, every input's winner as well."""
     default = state.space(state.spec.inputs[0]).default
-    configs = [default]
-    for problem in state.spec.inputs if winners else ():
+    configs, is_crossed = [default], state.plan.cross
+    for problem in state.spec.inputs if is_crossed else ():
         best = state.best(problem)
         if best is not None:
             measured = MeasuredConfigs.of(_eligible(state, problem))
             configs.append(measured.shortest(best.config, default, state.is_same))
-    missing = _missing(state, configs)
+    missing: list[tuple[Input, Config]] = []
+    for problem in state.spec.inputs:
+        if problem not in state.runs:
+            continue
+        searched, space = state.ledger.searched(problem), state.space(problem)
+        for config in dict.fromkeys(map(space.canonical, configs)):
+            if config not in searched and space.is_legal(config):
+                missing.append((problem, config))
     stage, title, what = _DEFAULTS, "default on the inputs", "the default"
-    if winners:
+    if is_crossed:
         stage, title = CROSS, "default and winners on the other inputs"
         what = "the default and winners on other inputs"
-    if winners or missing:
-        step = partial(_measure, state)
-        run_stage(state, stage, title, missing, step, lambda left: f"{left} measurements of {what}")
 
+    def step(problem: Input, config: Config) -> None:
+        device = state.measurer_for(problem)
+        measured = device.measure(state.space(problem), problem, config, None)
+        state.add_measurements(problem, CROSS, [measured])
+        state.crossed.add((problem, config))
 
-def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Config]]:
-    """Return the inputs on which configurations are legal and were not measured, with these."""
-    return [
-        (problem, config)
-        for problem in state.spec.inputs
-        for config in dict.fromkeys(map(state.space(problem).canonical, configs))
-        if problem in state.runs
-        and config not in state.ledger.searched(problem)
-        and state.space(problem).is_legal(config)
-    ]
-
-
-def _measure(state: State, problem: Input, config: Config) -> None:
-    measured = state.measurer_for(problem).measure(state.space(problem), problem, config, None)
-    state.add_measurements(problem, CROSS, [measured])
-    state.crossed.add((problem, config))
+    if is_crossed or missing:
+        run_stage(state, stage, title, missing, step, "{} measurements of " + what)
 
 
 def measure_candidates(state: State) -> None:
@@ -115,22 +107,19 @@ def measure_candidates(state: State) -> None:
     least of many noisy times is too low. Recordings are not asked, since they would answer the
     same again.
     """
-    wanted = [] if state.measurer.is_replay else list(_wanted(state))
+    rounds = max(2, state.spec.measure.repeats)
+    wanted = [] if state.measurer.is_replay else list(_wanted(state, rounds))
     run_stage(
         state,
         CANDIDATE,
         "candidates on every input, interleaved",
         wanted,
-        partial(state.measure_interleaved, stage=CANDIDATE, rounds=_candidate_rounds(state)),
-        lambda left: f"candidates on {left} inputs",
+        partial(state.measure_interleaved, stage=CANDIDATE, rounds=rounds),
+        "candidates on {} inputs",
     )
 
 
-def _candidate_rounds(state: State) -> int:
-    return max(2, state.spec.measure.repeats)
-
-
-def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
+def _wanted(state: State, rounds: int) -> Iterator[tuple[Input, list[Config]]]:
     """Yield inputs with the working candidates, unless these were measured interleaved."""
     searched = _searched_inputs(state)
     default = state.space(state.spec.inputs[0]).default
@@ -139,7 +128,7 @@ def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
         candidates = [default, *candidates]  # others are compared with it
     for problem, row in searched.items():
         configs = [c for c in candidates if c in row and row[c].outcome is Outcome.OK]
-        if configs and not _stored(state, problem, configs, CANDIDATE, _candidate_rounds(state)):
+        if configs and not _stored(state, problem, configs, CANDIDATE, rounds):
             yield problem, configs
 
 
@@ -160,16 +149,16 @@ def _single_on(state: State) -> dict[Input, Config]:
     """Return, for each input, the configuration to use where one serves all inputs: the best single
     candidate or, where that is illegal, the next. Empty where candidates were not measured on
     every input."""
-    searched = _searched_inputs(state)
-    sessions: dict[Input, list[Interleaved]] = {}
+    searched, ledger = _searched_inputs(state), state.ledger
     every: dict[Input, list[Interleaved]] = {}
+    sessions: dict[Input, list[Interleaved]] = {}
     for problem in searched:
-        choices, finals, candidates = (
-            state.ledger.interleaved(problem, stage) for stage in (CHOICE, FINAL, CANDIDATE)
-        )
-        every[problem] = [*choices, *finals, *candidates]
-        if candidates:
-            sessions[problem] = candidates
+        candidates = ledger.interleaved(problem, CANDIDATE)
+        if not candidates:
+            return {}
+        sessions[problem] = candidates
+        earlier = [*ledger.interleaved(problem, CHOICE), *ledger.interleaved(problem, FINAL)]
+        every[problem] = earlier + candidates
     default = state.space(state.spec.inputs[0]).default
     matrix = interleaved_matrix(searched, every, sessions, default, _applies_on(state))
     if matrix is None:
@@ -207,20 +196,18 @@ def is_complete(
     `searched` holds the configurations that the search measured. Results in which nothing worked
     are incomplete, since that may have been the device's fault.
     """
-    return (
-        {measured.config for measured in stored} == set(configs)
-        and any(measured.timing for measured in stored)
-        and all(_is_final(measured, rounds, measured.config in searched) for measured in stored)
-    )
-
-
-def _is_final(measured: Measurement, rounds: int, has_worked: bool) -> bool:
-    """Whether a result stands. A timeout or crash of a configuration that worked in the search may
-    be chance; other failures stand."""
-    timing = measured.timing
-    if timing is None:
-        return measured.outcome.settles or not has_worked
-    return timing.count == rounds or timing.stopped is StopReason.RECORDED
+    if {measured.config for measured in stored} != set(configs):
+        return False
+    for measured in stored:
+        timing = measured.timing
+        if timing is None:
+            # A timeout or crash of a configuration that worked in the search may be chance.
+            is_final = measured.outcome.settles or measured.config not in searched
+        else:
+            is_final = timing.count == rounds or timing.stopped is StopReason.RECORDED
+        if not is_final:
+            return False
+    return any(measured.timing for measured in stored)
 
 
 # ------------------------------------------------------------------------------ the finals
@@ -231,61 +218,52 @@ def seeds_of(seed: int) -> tuple[int, ...]:
     return (seed,) * (FINAL_OCCASIONS // 2) + (seed + DATA_SETS,) * (FINAL_OCCASIONS // 2)
 
 
-def measure_finals(state: State, finalists: int | None = None) -> None:
-    """Measure each input's finalists again beside the default.
+def measure_finals(state: State) -> None:
+    """Measure each input's finalists again beside the default, and the single configuration that
+    suits all inputs best.
 
-    `choose_finalists` decides how many where `finalists` is None. A replay shows no progress,
-    since it would answer the same again.
+    A replay shows no progress, since it would answer the same again.
     """
-    searched, display = _searched(state), state.display
-    single: dict[Input, Config] = {}
-    shown_steps = 0
-    if not state.measurer.is_replay:
-        single, shown_steps = _single_on(state), len(searched)
-    display.begin_stage("finalists and the default", shown_steps)
+    searched, display, is_replay = _searched(state), state.display, state.measurer.is_replay
+    single = {} if is_replay else _single_on(state)
+    display.begin_stage("finalists and the default", 0 if is_replay else len(searched))
 
-    def step(problem: Input, count: int | None) -> None:
+    def step(problem: Input, config: Config | None) -> None:
         with state.leaving_out(problem):
-            _measure_finals(state, problem, count, single.get(problem))
-        if shown_steps:
+            _measure_finals(state, problem, config)
+        if not is_replay:
             display.step(str(problem))
 
-    do_work(state, [(problem, finalists) for problem in searched], step)
+    do_work(state, [(problem, single.get(problem)) for problem in searched], step)
 
 
-def _measure_finals(state: State, problem: Input, count: int | None, single: Config | None) -> None:
-    """Measure an input's finals, with the `single` configuration that suits all inputs best."""
-    searched, space = state.ledger.searched(problem), state.space(problem)
-    baselines = _baselines(state, space).values()
+def _measure_finals(state: State, problem: Input, single: Config | None) -> None:
+    searched, default = state.ledger.searched(problem), state.space(problem).default
+    baselines = _baselines(state, problem)
     beside = [c for c in baselines if c not in searched or searched[c].timing]
-    finalists = _finalists(state, problem, space, count)
     hopeful = [config for config in beside if _may_win(state, problem, config)]
     shared = [single] if single is not None else []
-    wanted = dict.fromkeys([*finalists, *hopeful, *shared])
-    rivals = [config for config in wanted if config != space.default]
-    choices = _choices(state, problem, rivals)
-    default = [space.default] if space.default in (*finalists, *beside) else []
-    order = ranked(choices, space.default, state.spec.measure.confidence, single) or rivals
-    _judge(state, problem, order, [*default, *beside, *shared])
+    finalists = _finalists(state, problem)
+    rivals = [c for c in dict.fromkeys([*finalists, *hopeful, *shared]) if c != default]
+    choices: Interleaved = []
+    if len(rivals) > 1 and not state.measurer.is_replay:
+        rounds = max(2, _final_rounds(state, problem))
+        seeds = (state.data_seed(problem) + 2 * DATA_SETS,)  # no data of the finals
+        choices = _measured(state, problem, rivals, CHOICE, rounds, seeds)
+    order = ranked(choices, default, state.spec.measure.confidence, single) or rivals
+    if default in (*finalists, *beside):
+        beside = [default, *beside]
+    _judge(state, problem, order, [*beside, *shared])
 
 
-def _finalists(state: State, problem: Input, space: Space, count: int | None) -> list[Config]:
+def _finalists(state: State, problem: Input) -> list[Config]:
     """Return the configurations to measure again, and the default where it worked."""
-    measured = _eligible(state, problem)
+    measured, default = _eligible(state, problem), state.space(problem).default
     candidates = state.ledger.interleaved(problem, CANDIDATE)
     last = candidates[-1] if candidates else ()
-    finalists = choose_finalists(measured, space.default, count, last)
-    wanted = dict.fromkeys([*finalists, space.default])
+    finalists = choose_finalists(measured, default, state.plan.finalists, last)
+    wanted = dict.fromkeys([*finalists, default])
     return [c for c in wanted if c in measured and measured[c].outcome is Outcome.OK]
-
-
-def _choices(state: State, problem: Input, rivals: Sequence[Config]) -> Interleaved:
-    """Measure the rivals of an input, where there are several, to choose the winner."""
-    if len(rivals) < 2 or state.measurer.is_replay:
-        return []
-    rounds = max(2, _final_rounds(state, problem))
-    seeds = (state.data_seed(problem) + 2 * DATA_SETS,)  # no data of the finals
-    return _measured(state, problem, rivals, CHOICE, rounds, seeds)
 
 
 def _judge(
@@ -310,14 +288,15 @@ def _judge(
 
 def _final_rounds(state: State, problem: Input) -> int:
     repeats = state.spec.measure.repeats
-    return max(_BESIDE_BASELINES, repeats) if _baselines(state, state.space(problem)) else repeats
+    return max(_BESIDE_BASELINES, repeats) if _baselines(state, problem) else repeats
 
 
-def _baselines(state: State, space: Space) -> dict[str, Config]:
+def _baselines(state: State, problem: Input) -> list[Config]:
     """Return the named baselines that are legal on an input; a recording has none."""
-    named = {} if state.measurer.is_replay else state.spec.baselines_for(state.measurer.compiler)
-    canonical = {name: space.canonical(config) for name, config in named.items()}
-    return {name: config for name, config in canonical.items() if space.is_legal(config)}
+    if state.measurer.is_replay:
+        return []
+    space, named = state.space(problem), state.spec.baselines_for(state.measurer.compiler)
+    return [c for c in map(space.canonical, named.values()) if space.is_legal(c)]
 
 
 def _may_win(state: State, problem: Input, config: Config) -> bool:

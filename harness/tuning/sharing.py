@@ -32,11 +32,11 @@ def run_stage(
     title: str,
     work: Sequence[tuple[Input, Work]],
     step: Callable[[Input, Work], object],
-    skipped: Callable[[str], str],
+    skipped: str,
 ) -> None:
     """Do a stage's work until the time is up.
 
-    `skipped` describes the rest, from a number such as "3 of 5".
+    `skipped` describes the rest, with {} for a number such as "3 of 5".
     """
     display = state.display  # of all devices together
     display.begin_stage(title, len(work))
@@ -49,7 +49,7 @@ def run_stage(
 
     left = do_work(state, work, do, state.is_time_up)
     if left:
-        rest = skipped(f"{left} of {len(work)}")
+        rest = skipped.format(f"{left} of {len(work)}")
         notice = f"the time is up: {rest} skipped; tune again with a longer --max-time"
         state.stages[stage] = notice
         state.warn(notice)

@@ -12,12 +12,14 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from harness.analysis.failures import headline, suspects
 from harness.analysis.inputs import fastest
 from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
 from harness.core.errors import HostModuleError
 from harness.core.machine import notes
 from harness.core.records import DEVICE_UUID, Config, Input, Interleaved, Measurement, Outcome
+from harness.core.text import command_line
 from harness.display.progress import Display
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import ONE_OCCASION, new_seed
@@ -33,8 +35,8 @@ from harness.results.notes import device_facts
 from harness.results.schema import SEARCHED
 from harness.results.store import RunPlan, Store
 from harness.results.view import Results, results_of
-from harness.search import SearchOptions
-from harness.search.transfer import StoredSources, TransferSources
+from harness.search import Progress, Searched, SearchOptions
+from harness.search.transfer import TransferSources
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
 from harness.tuning.data_check import present_digests
@@ -82,13 +84,16 @@ class State:
         pool = measurer if isinstance(measurer, DevicePool) else DevicePool({"": measurer})
         self.pool = pool
         self.store = store
-        self.transfer_sources = TransferSources(plan.warm_start)
-        self.stored_sources = StoredSources(store, plan.other_devices, self.warn)
+        self.sources = TransferSources(plan.warm_start, store, plan.other_devices, self.warn)
         self.number = plan.number
         self.runs: dict[Input, int] = {}
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
         self.same: Sequence[Expression] = ()  # constraints: values that are the same on all inputs
         self.stages: dict[str, str] = {}  # the stages after the search, and what each skipped
+        self.searched: dict[Input, Searched] = {}  # none if inputs are only sampled
+        self.last: dict[Input, Progress] = {}
+        self._failed_defaults: dict[Input, Outcome] = {}
+        self._warned: set[str] = {*pool.notices}
         self.replayed = 0  # tests that the database answered
         self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
         self._display = display
@@ -134,7 +139,7 @@ class State:
             spec=self.spec,
             environment=self.measurer.environment,
             problem=problem,
-            technique=self.transfer_sources.technique(options.techniques),
+            technique=self.sources.technique(options.techniques),
             seed=options.seed,
             test_limit=options.test_limit,
             parallelism=options.parallelism,
@@ -146,6 +151,48 @@ class State:
         """Whether the time of the search is up."""
         stop_at = self.options.stop_at
         return stop_at is not None and time.monotonic() >= stop_at
+
+    def note(self, progress: Progress) -> None:
+        """Count and show a test that has ended."""
+        if not progress.replayed:
+            self._check_default(progress.measurement)
+            self.show_notices()
+        self.last[progress.plan.problem] = progress
+        test = progress.measurement.input, progress.measurement.config
+        self.replayed += 0 if test in self.crossed else progress.replayed
+        self.display.test(progress)
+
+    def _check_default(self, measurement: Measurement) -> None:
+        """Warn where the default fails, and where it is wrong on every input."""
+        problem, outcome = measurement.input, measurement.outcome
+        if outcome is Outcome.OK or problem in self._failed_defaults:
+            return
+        space = self.space(problem)
+        if measurement.config != space.canonical(space.default):
+            return
+        self._failed_defaults[problem] = outcome
+        warn = self.display.warn
+        reason = f"{outcome}: {headline(measurement.message)}"
+        if reason not in self._warned:
+            self._warned.add(reason)
+            warn(f"({problem}): the default failed, {reason}")
+        failed = self._failed_defaults
+        if len(failed) == len(self.spec.inputs) and {*failed.values()} == {Outcome.WRONG_RESULT}:
+            check_again = "harness.tune(space, test_limit=1)"
+            if not self.spec.is_in_python:
+                check_again = command_line("check", str(self.spec.path), "--run")
+            warn(
+                "even the default is wrong on every input: "
+                f"{suspects(self.spec.program is not None)}. "
+                f"To run the default alone: {check_again}"
+            )
+
+    def show_notices(self) -> None:
+        """Warn of what the measurer has noticed since."""
+        for text in self.pool.notices:
+            if text not in self._warned:
+                self._warned.add(text)
+                self.display.warn(text)
 
     def warn(self, text: str) -> None:
         """Show a problem that does not end the campaign."""

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 
@@ -59,22 +58,6 @@ class Validation:
     ended: str
 
 
-class _Sampler(Protocol):
-    """The source of a validation's samples."""
-
-    def begin_samples(self, title: str, samples: int) -> None:
-        """Show that some more samples are drawn."""
-
-    def draw_samples(
-        self, role: SampleRole, problem: Input, draws: int, held_out: frozenset[Config]
-    ) -> Sequence[Measurement]:
-        """Return the first `draws` uniform configurations of an input, in order; fewer where there
-        are no more, or where no more can be measured."""
-
-    def is_time_up(self) -> bool:
-        """Whether the time is up."""
-
-
 class UniformSampling:
     """Draws the samples of a validation (harness.tuning.validation)."""
 
@@ -103,7 +86,7 @@ class UniformSampling:
 
     def draw_samples(
         self, role: SampleRole, problem: Input, draws: int, held_out: frozenset[Config]
-    ) -> list[Measurement]:
+    ) -> Sequence[Measurement]:
         """Return the first `draws` configurations that UniformRandom proposes, in order.
 
         Each role has its own run, which each call continues.
@@ -144,7 +127,7 @@ class _PairStream:
 
     def __init__(
         self,
-        sampler: _Sampler,
+        sampler: UniformSampling,
         role: SampleRole,
         counts: Mapping[Input, float],
         seed: int,
@@ -201,7 +184,11 @@ class _PairStream:
 
 
 def validate(
-    sampler: _Sampler, counts: Mapping[Input, float], target: float, limit: int, seed: int = 0
+    sampler: UniformSampling,
+    counts: Mapping[Input, float],
+    target: float,
+    limit: int,
+    seed: int = 0,
 ) -> Validation:
     """Sample until the median relative error is below the target, with its interval, or there are
     `limit` training samples.
@@ -223,7 +210,9 @@ def validate(
     curve: list[CurvePoint] = []
     ended, may_go_on = None, False
     while ended is None:
-        wanted = min(_next_step(len(samples)), limit - len(samples))
+        # Few samples added to many change nothing but noise: later, a quarter is added.
+        step = _STEP * max(1, len(samples) // (4 * _STEP))
+        wanted = min(step, limit - len(samples))
         sampler.begin_samples(f"samples {len(samples) + 1} to {len(samples) + wanted}", wanted)
         more = training.take(wanted)
         samples += more
@@ -242,7 +231,7 @@ def validate(
     return Validation(target, tuple(curve), len(reserved), may_go_on, ended)
 
 
-def _reserve(sampler: _Sampler, stream: _PairStream, most: int) -> list[Measurement]:
+def _reserve(sampler: UniformSampling, stream: _PairStream, most: int) -> list[Measurement]:
     """Draw the reserved samples. Raises UsageError where too few of them work."""
     wanted = min(RESERVED, most)
     sampler.begin_samples("reserved samples", wanted)
@@ -274,13 +263,7 @@ def _prediction_errors(
     return relative_errors(tree.predict(unseen).to_numpy(), unseen[_TIME].to_numpy())
 
 
-def _next_step(samples: int) -> int:
-    """Return 20 at first, later a quarter of the samples in steps of 20: few added to many change
-    nothing but noise."""
-    return _STEP * max(1, samples // (4 * _STEP))
-
-
-def _shortage(sampler: _Sampler, stream: _PairStream) -> str:
+def _shortage(sampler: UniformSampling, stream: _PairStream) -> str:
     """Say why there were fewer samples than wanted."""
     if sampler.is_time_up():
         return "The time was up"

@@ -223,7 +223,7 @@ def test_the_end_says_that_the_time_was_up(tmp_path: Path) -> None:
     assert (found.curve, found.reserved) == ((), 0)
 
 
-class Sampled:
+class Sampled(UniformSampling):
     """A sampler in memory: every configuration takes as long as a rule says."""
 
     def __init__(self, outcome: Outcome = Outcome.OK, configs: int = 100) -> None:
