@@ -60,7 +60,7 @@ def write_space(folder: Path, inputs: int, seed: int, edited: bool = False) -> S
     folder.mkdir(parents=True, exist_ok=True)
     for file in FILES.iterdir():
         text = file.read_text(encoding="utf-8").replace("INPUTS", values)
-        text += "// edited\n" if edited and file.suffix == ".cl" else ""
+        text += "#define EDITED\n" if edited and file.suffix == ".cl" else ""
         (folder / file.name).write_text(text, encoding="utf-8")
     return load_spec(folder / "equal.yaml")
 
