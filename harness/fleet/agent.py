@@ -116,7 +116,7 @@ def offer(names: Sequence[str] = ()) -> Offer:
     if multiprocessing.current_process().daemon:
         raise BackendUnavailable(
             "Dask's nanny started it, and lets programs use one thread (OMP_NUM_THREADS); start "
-            "it with `harness.worker ADDRESS`, or with `dask worker --no-nanny`"
+            "it with `harness worker ADDRESS`, or with `dask worker --no-nanny`"
         )
     with _changing:
         if not _offers:

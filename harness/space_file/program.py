@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.core.records import Value
-from harness.source.code import code_of
 from harness.source.kernel_source import Source
 from harness.space_file.program_model import (
     FeatureSource,
@@ -121,16 +120,6 @@ class ProgramPlan:
         parts += [f"{name}={template.text}" for name, template in model.environment.items()]
         parts.append(model.time.model_dump_json() if model.time else "wall")
         return [*parts, *(source.path.name for source in self.sources)]
-
-    def file_texts(self) -> Iterator[tuple[Path, str]]:
-        """Yield each file with its code, or with a digest of its content where it is no source that
-        harness can read."""
-        for source in self.sources:
-            suffix = source.path.suffix
-            yield source.path, code_of(suffix, source.text)
-            for path, text in source.includes.items():
-                yield path, code_of(suffix, text)
-        yield from self.digests
 
     def _words(
         self, templates: Sequence[Template], values: Mapping[str, Value], flags: Sequence[str]

@@ -16,10 +16,10 @@ from pydantic import ValidationError
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.modules import shown_path
-from harness.core.program import PYTHON, FlagFile
+from harness.core.program import FlagFile
 from harness.core.records import Config, Input, Statistic, Value, shown
 from harness.core.text import escaped, first_few, suggestion
-from harness.source.code import c_code, python_code
+from harness.source.code import code_of, python_code
 from harness.source.kernel_source import Source
 from harness.space_file import messages
 from harness.space_file.baselines import Baseline
@@ -231,12 +231,13 @@ class Spec:
             add(self._file(self.host), python_code(self.host_text))
         for path, text in self.host_imports.items():
             add(self._file(path), python_code(text))
+        sources = list(self.program.sources) if self.program is not None else []
         for language, source in sorted(self.sources.items()):
-            code_of = python_code if language == PYTHON else c_code
-            add(self._file(source.path), language, code_of(source.text))
-            for path, text in source.includes.items():
-                add(self._file(path), code_of(text))
-            add("compiler", *self.compilers.sha256_parts(language))
+            add("compiler", language, *self.compilers.sha256_parts(language))
+            sources.append(source)
+        for source in sources:
+            for path, text in {source.path: source.text, **source.includes}.items():
+                add(self._file(path), code_of(source.path.suffix, text))
         if self.launch is not None:
             sizes = [[size.text for size in sizes] for sizes in self.launch.sizes]
             add("launch", json.dumps([sizes, self.launch.cooperative]))
@@ -244,8 +245,8 @@ class Spec:
         add("flags", *(file.mark for file in self.flag_files))
         if self.program is not None:
             add("program", *self.program.command_texts())
-            for path, text in self.program.file_texts():
-                add(self._file(path), text)
+            for path, digest in self.program.digests:
+                add(self._file(path), digest)
         add("verify", self.verify.model_dump_json(exclude_none=True))
         if self.needs_default_bits:
             add("defaults", *(json.dumps([p.name, p.default]) for p in self.parameters))

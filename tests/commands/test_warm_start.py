@@ -184,7 +184,7 @@ def test_another_device_starts_every_search(tuned_elsewhere: list[str], capsys: 
     database = tuned_elsewhere[4]
     out = capsys.readouterr().out
     assert f"warm start from the results of other.csv in {database}" in out.splitlines()
-    assert f"harness.dispatch {database} -o out --device device.csv --spec " in out
+    assert f"harness dispatch {database} -o out --device device.csv --spec " in out
 
 
 def test_without_the_option_the_start_is_cold(tuned_elsewhere: list[str], capsys: Capture) -> None:
