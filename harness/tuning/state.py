@@ -13,7 +13,6 @@ from functools import cached_property, partial
 import numpy as np
 
 from harness.analysis.failures import headline, suspects
-from harness.analysis.inputs import fastest
 from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
 from harness.core.errors import HostModuleError
@@ -307,7 +306,8 @@ class State:
         """Return the fastest measurement that may win; None where nothing worked."""
         searched = self.ledger.searched(problem)
         if self.same:
-            return fastest(m for c, m in searched.items() if self.is_same(c))
+            working = [m for c, m in searched.items() if m.timing and self.is_same(c)]
+            return min(working, key=lambda m: m.time_s, default=None)
         return searched.fastest
 
     def results(self) -> Results:
