@@ -86,12 +86,12 @@ def tune(spec: Spec, measurer: Measurer, database: Path, seed: int) -> list[Inpu
 
 def _search(state: State, problem: Input, rng: random.Random) -> None:
     """Measure the default, then all other configurations in random order."""
-    space, plan, best_s = state.space(problem), state.run_plan(problem), None
-    state.runs[problem] = run_id = state.store.begin_run(plan, {}).id
+    space, best_s = state.space(problem), None
+    state.runs[problem] = state.store.begin_run(state.run_plan(problem), {}).id
     others = [config for config in space if config != space.default]
     for config in [space.default, *rng.sample(others, len(others))]:
         found = state.measurer.measure(space, problem, config, best_s)
-        state.store.add_measurements(run_id, plan, "search", [found])
+        state.add_measurements(problem, "search", [found])
         best_s = min(found.time_s, best_s or found.time_s)
     state.store.commit()
 

@@ -307,12 +307,6 @@ def _halves(timing: Timing) -> tuple[Timing, Timing]:
     )
 
 
-def fastest(measurements: Iterable[Measurement]) -> Measurement | None:
-    """Return the measurement with the least time; None if none is ok."""
-    working = [m for m in measurements if m.outcome is Outcome.OK]
-    return min(working, key=lambda m: m.time_s, default=None)
-
-
 def choose_finalists(
     measured: Measured,
     default: Config,

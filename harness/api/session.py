@@ -200,7 +200,7 @@ class Session:
         number = self.inputs.index(problem) + 1
         begun = prepared(campaign, problem, list(self._begun))
         steps = begun.space.budget(begun.plan.test_limit)
-        stored = min(steps, len(begun.known))
+        stored = min(steps, len(begun.answers))
         campaign.display.begin_stage(f"[{number}/{count}] {problem}", steps, stored)
         options = dataclasses.replace(campaign.options, stop_at=None)
         search = self._searches.enter_context(open_search(begun, options))

@@ -96,7 +96,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         self._written_at = time.monotonic()
         answers = search.store.answers(run_id)
         self._answered = {answer.digest for answer in answers}
-        config_of = {row.id: config for config, row in search.known.items()}
+        config_of = {row.id: config for config, row in search.answers.items()}
         self._of_caller = {
             number: config_of[answer.measurement_id]
             for number, answer in enumerate(answers)
@@ -173,7 +173,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         search = self._search
         best = self.best_result
         configs = [request.configuration.config for request in self.pending]
-        search.interface.expect([c for c in configs if c not in search.known])
+        search.interface.expect([c for c in configs if c not in search.answers])
         self.new_results = []
         while self.pending and not (self.is_time_up() or self.has_reached_peak()):
             result = self._answer(self.pending.pop(0), best)
@@ -195,7 +195,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         """Return the result of a request; store what is new about it, unless a replay waits."""
         search = self._search
         config = request.configuration.config
-        stored = search.known.get(config)
+        stored = search.answers.get(config)
         request.start_date = utc_now()
         began_s = time.monotonic()
         if stored is None:
@@ -244,11 +244,11 @@ class Driver(SearchDriver):  # type: ignore[misc]
         Replayed results are committed together, a few times a second: if lost, they are read
         again, and a commit takes longer than everything else about them.
         """
-        search, known = self._search, self._search.known
+        search, answers = self._search, self._search.answers
         if self._unwritten:
             ids = search.store.transact(self._write)
             for request, row_id in zip(self._unwritten, ids, strict=True):
-                row = known.get(request.configuration.config)
+                row = answers.get(request.configuration.config)
                 if row is None:
                     row = MeasurementRow(
                         row_id,
@@ -266,7 +266,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         """Write the tests: what was measured, and who asked; return the measurements' ids."""
         search, store = self._search, self._search.store
         configs = [request.configuration.config for request in self._unwritten]
-        ids = {config: search.known[config].id for config in configs if config in search.known}
+        ids = {config: search.answers[config].id for config in configs if config in search.answers}
         new = [r.result for r in self._unwritten if r.configuration.config not in ids]
         measured = [result.measurement for result in new]
         is_new_best = [result.was_new_best for result in new]
@@ -358,7 +358,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
             if not self.pending:
                 idle = 0 if self.run_generation_techniques() else idle + 1
             proposed = [request.configuration.config for request in self.pending]
-            if set(proposed) - self._search.known.keys():
+            if set(proposed) - self._search.answers.keys():
                 first: Config = proposed[0]
                 return first
             if idle > self.args.bail_threshold:
@@ -383,7 +383,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         self.generation += 1
         self.pending = waiting
         self.write()
-        return self._search.known[config].measurement
+        return self._search.answers[config].measurement
 
     def _test_again(self) -> bool:
         """Test what the caller of an earlier session made up, if it is its turn: then the

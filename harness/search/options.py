@@ -106,7 +106,7 @@ class InputSearch:
     notes: Notes = field(default_factory=Notes)
 
     @property
-    def known(self) -> Mapping[Config, MeasurementRow]:
+    def answers(self) -> Mapping[Config, MeasurementRow]:
         """The measurements that answer tests of this input."""
         return self.ledger.answers(self.plan.problem)
 

@@ -103,10 +103,10 @@ def _begun(search: InputSearch, options: SearchOptions) -> Driver:
 
 
 def find_ended(
-    store: Store, plan: RunPlan, space: Space, options: SearchOptions, known: MeasurementRows
+    store: Store, plan: RunPlan, space: Space, options: SearchOptions, measured: MeasurementRows
 ) -> Searched | None:
-    """Find the search of an equal plan that has ended, with the `known` measurements that answered
-    its tests, up to the limit; None where there may be more to do.
+    """Find the search of an equal plan that has ended, with those of the `measured` configurations
+    that answered its tests, up to the limit; None where there may be more to do.
 
     There is where the user adds seeds, where a measurement no longer counts (one that was cut by a
     shorter timeout, for example), and where tests are missing: a run that was merged, or whose
@@ -116,26 +116,27 @@ def find_ended(
     if run is None or (run.state, run.test_limit) != ("complete", plan.test_limit):
         return None
     why, ids = run.notes.get("ended"), [answer.measurement_id for answer in store.answers(run.id)]
-    row_of = dict(zip(known.of(known.columns.ids).tolist(), known.selected.tolist(), strict=True))
+    columns = measured.columns
+    row_of = dict(zip(measured.of(columns.ids).tolist(), measured.selected.tolist(), strict=True))
     has_all_seeds = _starts(run.seeds, options.seeds, space) == list(run.seeds)
     if not (has_all_seeds and row_of.keys() >= set(ids) and why in set(EndReason)):
         return None
-    answers = known.take(np.array([row_of[i] for i in ids], dtype=np.intp))
-    outcomes, ended = known.columns.outcomes, EndReason(why)
+    answers = measured.take(np.array([row_of[i] for i in ids], dtype=np.intp))
+    outcomes, ended = columns.outcomes, EndReason(why)
     free = list(map(outcomes.code, options.free_outcomes))
     counted = ~np.isin(answers.of(outcomes.codes), free)
     budget, tests = space.budget(plan.test_limit), int(counted.sum())
     if tests < budget and ended not in (EndReason.REFUSED, EndReason.TECHNIQUE):
         return None
     # A run with a higher limit has made more.
-    own: Flags = np.less(np.cumsum(counted) - counted, budget)
-    return Searched(run.id, min(tests, budget), ended, answers.where(own))
+    is_within: Flags = np.less(np.cumsum(counted) - counted, budget)
+    return Searched(run.id, min(tests, budget), ended, answers.where(is_within))
 
 
-def _starts(begun: Sequence[Config], own: Sequence[Config], space: Space) -> list[Config]:
+def _starts(begun: Sequence[Config], of_user: Sequence[Config], space: Space) -> list[Config]:
     """Add to the seeds of a run the user's own that a continued run did not have."""
     starts = list(begun)
-    for seed in map(space.canonical, own):
+    for seed in map(space.canonical, of_user):
         if seed not in starts and space.is_legal(seed):
             starts.append(seed)
     return starts

@@ -38,8 +38,7 @@ def ablate_winners(state: State) -> None:
             reason = "the winner failed when it was measured again, so its flags are unknown"
             state.display.warn(f"({problem}): {reason}: {error}")
         else:
-            store, run_id = state.store, state.runs[problem]
-            store.transact(lambda: store.note_run(run_id, {"reduced": ablation}))
+            state.note_run(problem, {"reduced": ablation})
 
     run_stage(
         state,
@@ -132,12 +131,12 @@ def ablate(
 
     def over_winner(tried: Config) -> TimeRatio | None:
         """Return its time over the winner's; None where it fails."""
-        beside, of_tried = measure([winner, tried])
-        if beside.timing is None:
-            raise _WinnerFailed(beside.message)
+        of_winner, of_tried = measure([winner, tried])
+        if of_winner.timing is None:
+            raise _WinnerFailed(of_winner.message)
         if of_tried.timing is None:
             return None
-        return time_ratio(of_tried.timing, beside.timing, confidence)
+        return time_ratio(of_tried.timing, of_winner.timing, confidence)
 
     here, steps = winner, list[AblationStep]()
     dropped: list[tuple[str, Config]] = []  # with the configuration before

@@ -8,7 +8,7 @@ from harness.analysis.coverage import NOT_MEASURED
 from harness.core.errors import UsageError
 from harness.core.records import Input
 from harness.results.campaigns import campaigns
-from harness.results.notes import Notes, limit_notes, space_notes
+from harness.results.notes import limit_notes, space_notes
 from harness.results.provenance import KernelVersion, kernel_versions
 from harness.search import EndReason
 from harness.tuning.ablation_stage import ablate_winners
@@ -78,7 +78,7 @@ class Campaign(State):
     def begin(self) -> int:
         """Store that a command has begun; return its id."""
         environment, arguments = self.measurer.environment, self.plan.arguments
-        return self.store.begin_command(self.spec, environment, self.number, arguments)
+        return self.store.begin_command(self.spec, environment, self.plan.number, arguments)
 
     def end(self, command: int) -> None:
         """Run the stages after the search."""
@@ -105,9 +105,10 @@ class Campaign(State):
 
         def note() -> None:
             for problem, run_id in self.runs.items():
-                legal = self.space(problem).count
-                counted_too: Notes = {} if legal is None else {"legal": legal}
-                store.note_run(run_id, {**notes, **counted_too})
+                noted, legal = notes.copy(), self.space(problem).count
+                if legal is not None:
+                    noted["legal"] = legal
+                store.note_run(run_id, noted)
 
         store.transact(note)
 

@@ -19,7 +19,7 @@ from harness.constraints.expression import Expression
 from harness.core.records import Config, Input, Interleaved, Outcome, StopReason
 from harness.dispatch.candidates import Applies, applies_where, interleaved_matrix, shortlist
 from harness.dispatch.single import single_configs
-from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
+from harness.measure.trial.occasions import DATA_SETS
 from harness.results import CANDIDATE, CHOICE, CROSS, FINAL
 from harness.results.measured import Measured, MeasuredConfigs
 from harness.space.constrained import launch_constraints
@@ -240,20 +240,22 @@ def measure_finals(state: State) -> None:
 def _measure_finals(state: State, problem: Input, single: Config | None) -> None:
     searched, default = state.ledger.searched(problem), state.space(problem).default
     baselines = _baselines(state, problem)
-    beside = [c for c in baselines if c not in searched or searched[c].timing]
-    hopeful = [config for config in beside if _may_win(state, problem, config)]
+    compared = [c for c in baselines if c not in searched or searched[c].timing]
+    hopeful = [config for config in compared if _may_win(state, problem, config)]
     shared = [single] if single is not None else []
     finalists = _finalists(state, problem)
     rivals = [c for c in dict.fromkeys([*finalists, *hopeful, *shared]) if c != default]
+    rounds = state.spec.measure.repeats
+    if baselines:
+        rounds = max(_BESIDE_BASELINES, rounds)
     choices: Interleaved = []
     if len(rivals) > 1 and not state.measurer.is_replay:
-        rounds = max(2, _final_rounds(state, problem))
         seeds = (state.data_seed(problem) + 2 * DATA_SETS,)  # no data of the finals
-        choices = _measured(state, problem, rivals, CHOICE, rounds, seeds)
+        choices = _measured(state, problem, rivals, CHOICE, max(2, rounds), seeds)
     order = ranked(choices, default, state.spec.measure.confidence, single) or rivals
-    if default in (*finalists, *beside):
-        beside = [default, *beside]
-    _judge(state, problem, order, [*beside, *shared])
+    if default in (*finalists, *compared):
+        compared = [default, *compared]
+    _judge(state, problem, order, [*compared, *shared], max(FINAL_OCCASIONS, rounds))
 
 
 def _finalists(state: State, problem: Input) -> list[Config]:
@@ -267,28 +269,26 @@ def _finalists(state: State, problem: Input) -> list[Config]:
 
 
 def _judge(
-    state: State, problem: Input, rivals: Sequence[Config], beside: Sequence[Config]
+    state: State,
+    problem: Input,
+    rivals: Sequence[Config],
+    compared: Sequence[Config],
+    rounds: int,
 ) -> None:
     """Measure the first of the rivals beside other configurations; if it fails, or its first runs
     do not show its gain, the next one.
 
     A recording has no other samples than those that chose, so all rivals stay in.
     """
-    rounds = max(FINAL_OCCASIONS, _final_rounds(state, problem))
     failed = refuted(state.ledger.interleaved(problem, FINAL))
     left = [rival for rival in rivals if rival not in failed]
     first = [left] if state.measurer.is_replay else [[rival] for rival in left]
     for tried in first or [[]]:
-        configs = [*dict.fromkeys([*tried, *beside])]
+        configs = [*dict.fromkeys([*tried, *compared])]
         seeds = seeds_of(state.data_seed(problem))
         finals = _measured(state, problem, configs, FINAL, rounds, seeds)
         if any(is_shown(m) for m in finals if m.config in tried):
             break
-
-
-def _final_rounds(state: State, problem: Input) -> int:
-    repeats = state.spec.measure.repeats
-    return max(_BESIDE_BASELINES, repeats) if _baselines(state, problem) else repeats
 
 
 def _baselines(state: State, problem: Input) -> list[Config]:
@@ -318,7 +318,7 @@ def _measured(
     configs: Sequence[Config],
     stage: str,
     rounds: int,
-    seeds: Sequence[int] = ONE_OCCASION,
+    seeds: Sequence[int],
 ) -> Interleaved:
     """Measure interleaved; results stored by an earlier command are used again."""
     stored = _stored(state, problem, configs, stage, rounds)

@@ -50,8 +50,8 @@ def search_inputs(state: State) -> None:
             waiting = 1 + len(spec.inputs) - len(begun)
             share_ends_at = now_s + (stop_at - now_s) / math.ceil(waiting / len(state.pool.left))
         with state.leaving_out(problem):
-            own = dataclasses.replace(options, stop_at=share_ends_at)
-            _search(state, number, problem, before, own)
+            limited = dataclasses.replace(options, stop_at=share_ends_at)
+            _search(state, number, problem, before, limited)
 
     do_work(state, [(p, number) for number, p in enumerate(spec.inputs, start=1)], search)
 

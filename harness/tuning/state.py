@@ -13,12 +13,11 @@ from functools import cached_property, partial
 import numpy as np
 
 from harness.analysis.failures import headline, suspects
-from harness.analysis.inputs import fastest
 from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
 from harness.core.errors import HostModuleError
-from harness.core.machine import notes
-from harness.core.records import DEVICE_UUID, Config, Input, Interleaved, Measurement, Outcome
+from harness.core.machine import notes as machine_notes
+from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
 from harness.core.text import command_line
 from harness.display.progress import Display
 from harness.measure.measurer import Measurer
@@ -31,7 +30,7 @@ from harness.results.database import now
 from harness.results.fitting import VersionRows, fitting
 from harness.results.ledger import Ledger
 from harness.results.measured import by_input
-from harness.results.notes import device_facts
+from harness.results.notes import Notes, device_facts
 from harness.results.schema import SEARCHED
 from harness.results.store import RunPlan, Store
 from harness.results.view import Results, results_of
@@ -85,7 +84,6 @@ class State:
         self.pool = pool
         self.store = store
         self.sources = TransferSources(plan.warm_start, store, plan.other_devices, self.warn)
-        self.number = plan.number
         self.runs: dict[Input, int] = {}
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
         self.same: Sequence[Expression] = ()  # constraints: values that are the same on all inputs
@@ -98,8 +96,7 @@ class State:
         self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
         self._display = display
         self._spaces: dict[Input, Space] = {}
-        self._recalled: set[tuple[SharedDevice, Input]] = set()
-        self._noted_devices: set[tuple[int, str]] = set()
+        self._introduced: set[tuple[SharedDevice, Input]] = set()
 
     @property
     def measurer(self) -> SharedDevice:
@@ -107,12 +104,21 @@ class State:
         return self.pool.served or self.pool.left[0]
 
     def measurer_for(self, problem: Input) -> SharedDevice:
-        """Return the present device, which then knows the input's earlier measurements."""
+        """Return the present device, which then knows the input's earlier measurements. The input's
+        run notes it: a command that goes on may have another one."""
         device = self.measurer
-        if (device, problem) not in self._recalled:
-            self._recalled.add((device, problem))
+        if (device, problem) not in self._introduced:
+            self._introduced.add((device, problem))
             device.recall(problem, self.ledger.searched(problem).values())
+            if problem in self.runs:  # a run that begins notes it by itself
+                facts = self.store.notes_of(self.runs[problem]).get("facts", {})
+                added = device_facts(facts, device.environment.notes)
+                self.note_run(problem, {"facts": {**facts, **added}})
         return device
+
+    def note_run(self, problem: Input, notes: Notes) -> None:
+        """Store notes with the run of an input."""
+        self.store.transact(partial(self.store.note_run, self.runs[problem], notes))
 
     @property
     def display(self) -> Display:
@@ -125,11 +131,12 @@ class State:
         were recorded."""
         if problem not in self._spaces:
             recording, device = self.plan.recording, self.measurer
-            self._spaces[problem] = (
-                ConstrainedSpace.of(self.spec, problem, device.limits, device.compiler)
-                if recording is None
-                else ListedSpace(recording, problem)
-            )
+            if recording is not None:
+                self._spaces[problem] = ListedSpace(recording, problem)
+            else:
+                self._spaces[problem] = ConstrainedSpace.of(
+                    self.spec, problem, device.limits, device.compiler
+                )
         return self._spaces[problem]
 
     def run_plan(self, problem: Input) -> RunPlan:
@@ -144,7 +151,7 @@ class State:
             test_limit=options.test_limit,
             parallelism=options.parallelism,
             label=options.label,
-            campaign=self.number,
+            campaign=self.plan.number,
         )
 
     def is_time_up(self) -> bool:
@@ -264,7 +271,6 @@ class State:
                 for row_id, measurement in zip(ids, measured, strict=True)
             ]
         )
-        self.note_device(problem)
 
     def measure_interleaved(
         self,
@@ -286,24 +292,11 @@ class State:
     def data_seed(self, problem: Input) -> int:
         """Return the seed of the new data of an input: it is drawn when it is first asked for, and
         stored with the run. A campaign that goes on has the same."""
-        store, run_id = self.store, self.runs[problem]
-        seed = store.notes_of(run_id).get("data_seed")
+        seed = self.store.notes_of(self.runs[problem]).get("data_seed")
         if seed is None:
             seed = new_seed()
-            store.transact(partial(store.note_run, run_id, {"data_seed": seed}))
+            self.note_run(problem, {"data_seed": seed})
         return seed
-
-    def note_device(self, problem: Input) -> None:
-        """Note in an input's run which device measured: a command that goes on may have another."""
-        store, run_id, here = self.store, self.runs[problem], self.measurer.environment.notes
-        device = run_id, here.get(DEVICE_UUID, "")
-        if device in self._noted_devices:
-            return
-        facts = store.notes_of(run_id).get("facts", {})
-        added = device_facts(facts, here)
-        if added:
-            store.transact(partial(store.note_run, run_id, {"facts": {**facts, **added}}))
-        self._noted_devices.add(device)
 
     def is_same(self, config: Config) -> bool:
         """Whether a configuration has the values that are the same on all inputs."""
@@ -313,7 +306,8 @@ class State:
         """Return the fastest measurement that may win; None where nothing worked."""
         searched = self.ledger.searched(problem)
         if self.same:
-            return fastest(m for c, m in searched.items() if self.is_same(c))
+            working = [m for c, m in searched.items() if m.timing and self.is_same(c)]
+            return min(working, key=lambda m: m.time_s, default=None)
         return searched.fastest
 
     def results(self) -> Results:
@@ -349,7 +343,10 @@ class State:
             reason = space.why_illegal(space.default)
             self.left_out[problem] = f"no configuration is legal {where}; the default: {reason}"
             store, plan = self.store, self.run_plan(problem)
-            store.transact(
-                lambda: store.end_run(store.begin_run(plan, {"facts": notes()}).id, "complete")
-            )
+
+            def store_run() -> None:
+                run = store.begin_run(plan, {"facts": machine_notes()})
+                store.end_run(run.id, "complete")
+
+            store.transact(store_run)
         return space.count == 0

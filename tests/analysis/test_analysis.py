@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from harness.analysis.inputs import choose_finalists, fastest, report_input
+from harness.analysis.inputs import choose_finalists, report_input
 from harness.constraints.expression import Expression
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.results.measured import MeasuredConfigs
 
 GIVEN = Input({"m": 64, "n": 64})
 A, B, C, D = (Config({"BLOCK": size}) for size in (16, 64, 256, 1024))
@@ -91,8 +92,9 @@ def test_a_speed_up_needs_the_best_and_the_baseline(finals: list[Measurement]) -
     report = report_input(GIVEN, by_config(ok(A, 1.0), ok(C, 2.0)), finals, C, legal=None)
     assert report.speedup is None
     # Where nothing was measured again, the search's best is reported, and marked.
-    searched = fastest(finals) is None
-    assert report.best == (ok(A, 1.0) if searched else fastest(finals))
+    working = [measured for measured in finals if measured.timing]
+    searched = not working
+    assert report.best == (ok(A, 1.0) if searched else working[0])
     assert bool(report.note) is searched
 
 
@@ -116,8 +118,9 @@ def test_without_a_best_there_are_no_ties() -> None:
 
 
 def test_the_fastest_has_the_least_median_and_worked() -> None:
-    assert fastest([ok(B, 2.0), failed(C), ok(A, 1.0)]) == ok(A, 1.0)
-    assert fastest([failed(C)]) is None
+    measured = MeasuredConfigs.of(by_config(ok(B, 2.0), failed(C), ok(A, 1.0)))
+    assert measured.fastest == ok(A, 1.0)
+    assert MeasuredConfigs.of(by_config(failed(C))).fastest is None
 
 
 def test_a_baseline_that_failed_is_kept_with_how_it_failed_last() -> None:
