@@ -197,11 +197,11 @@ def with_needed_parts(
     sessions: Mapping[Input, Sequence[Interleaved]],
 ) -> list[InputReport]:
     """Put the part of each winner that its ablation has found to be as fast in the winner's place,
-    unless noise hides what is needed. `sessions` are the ablations' interleaved measurements."""
+    where it takes it (`Ablation.replaces_winner`). `sessions` are the ablations' interleaved measurements."""
     changed = []
     for report in reports:
         ablation = ablations.get(report.problem)
-        if ablation is not None and ablation.is_decided:
+        if ablation is not None and ablation.replaces_winner:
             report = _with_part(report, ablation, sessions.get(report.problem, ()))
         changed.append(report)
     return changed

@@ -34,7 +34,7 @@ def with_needed_parts(matrix: Matrix, known: Mapping[Input, Measured], results: 
         parts = {
             problem: ablation.config
             for problem, ablation in results.ablations.items()
-            if ablation.winner == winner and ablation.is_decided
+            if ablation.winner == winner and ablation.replaces_winner
         }
         distinct = set(parts.values())
         if len(distinct) != 1 or winner in distinct:

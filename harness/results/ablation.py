@@ -75,6 +75,12 @@ class Ablation:
         return not self._may_lose and not self._unclear
 
     @property
+    def replaces_winner(self) -> bool:
+        """Whether the part takes the winner's place: it loses nothing, or seems to gain. Ties go to
+        the fewest changes."""
+        return not self._may_lose or (self.ratio is not None and self.ratio.value <= 1)
+
+    @property
     def is_alone(self) -> bool:
         """Whether the winner sets one parameter only, and needs it."""
         return self.is_decided and len(self.needed) == len(differing(self.winner, self.default)) < 2
