@@ -197,7 +197,8 @@ def with_needed_parts(
     sessions: Mapping[Input, Sequence[Interleaved]],
 ) -> list[InputReport]:
     """Put the part of each winner that its ablation has found to be as fast in the winner's place,
-    where it takes it (`Ablation.replaces_winner`). `sessions` are the ablations' interleaved measurements."""
+    where it takes it (`Ablation.replaces_winner`). `sessions` are the ablations' interleaved
+    measurements."""
     changed = []
     for report in reports:
         ablation = ablations.get(report.problem)

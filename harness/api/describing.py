@@ -18,12 +18,9 @@ from harness.api.documents import (
 )
 from harness.api.schemas import AnalyseDocument
 from harness.core.config_diff import DEFAULT
-from harness.core.observations import ENERGY_SPREAD
-from harness.core.records import Measurement
 from harness.dispatch.study import Study
 from harness.dispatch.text import rule_lines
 from harness.display.inputs import health_line, noise_lines, refused_lines
-from harness.measure.energy import ENERGY
 from harness.models.starchart import importance
 from harness.report.findings import Findings
 from harness.results import without_password
@@ -45,9 +42,8 @@ def describe_results(findings: Findings) -> ResultsDocument:
             time_spread_s=report.spread_s(report.recommended),
             default_spread_s=report.spread_s(report.baseline),
             default_message=failed.message if failed else "",
-            energy_j=_energy(energy.best if energy else None),
-            default_energy_j=_energy(energy.default if energy else None),
-            time_against_energy=list(energy.front if energy else ()),
+            energy=energy,
+            front=energy.front if energy else (),
         )
 
     return ResultsDocument.describe(
@@ -67,14 +63,6 @@ def describe_results(findings: Findings) -> ResultsDocument:
             {"flag": flag, "value": value, **file} for (flag, value), file in files.items()
         ],
     )
-
-
-def _energy(measured: Measurement | None) -> dict[str, float | None] | None:
-    """Return the energy with its spread; None where it is not known."""
-    observed = {} if measured is None else measured.observed
-    if ENERGY not in observed:
-        return None
-    return {"value": observed[ENERGY], "spread": observed.get(ENERGY_SPREAD)}
 
 
 def _analysis(findings: Findings) -> AnalysisDocument:

@@ -28,18 +28,13 @@ def space_of(options: DispatchOptions, campaigns: Sequence[Results]) -> Spec:
             return _recorded_spec(results)
         path = results.tuned_space.path
         if path is None:
-            raise UsageError(_no_file(results.tuned_space, campaigns, options))
+            raise UsageError(_no_file(results.tuned_space, options))
     if not path.is_file():
         raise UsageError(f"{path} not found; name the YAML file of the space with --spec FILE")
     return load_spec(path)
 
 
-def _no_file(tuned: TunedSpace, campaigns: Sequence[Results], options: DispatchOptions) -> str:
-    if all(results.campaign.environment.backend == "replay" for results in campaigns):
-        return (
-            f"{campaigns[0].title} was replayed from a recording: there is no kernel to choose "
-            f"for; name a space of this kernel with --spec FILE"
-        )
+def _no_file(tuned: TunedSpace, options: DispatchOptions) -> str:
     if tuned.is_in_python:
         return (
             f"the space {tuned.name} was built in Python and has no file: write its dispatcher "

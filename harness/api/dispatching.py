@@ -44,14 +44,16 @@ from harness.space_file.program import CommandLine, NoLauncher, command_line
 class LearntDispatcher:
     """What was learnt from the results of one device, judged on held-out inputs.
 
-    `name` is the choice by input to write, None to write the single configuration. `notices` say
-    what was left out of the results. `launcher` is that of a program, None for kernels, replays,
-    and where there can be none.
+    `study` has the choices by input, None where none can be learnt; `name` is the one to write,
+    None to write the `single` configuration. `notices` say what was left out of the results.
+    `launcher` is that of a program, None for kernels, replays, and where there can be none.
     """
 
     options: DispatchOptions
     spec: Spec
     findings: Findings
+    single: Single
+    study: Study | None
     name: str | None
     arch: str
     notices: Sequence[str]
@@ -61,17 +63,6 @@ class LearntDispatcher:
     def results(self) -> Results:
         """The results that it was learnt from."""
         return self.findings.results
-
-    @property
-    def study(self) -> Study | None:
-        """The choices by input; None where none can be learnt."""
-        return self.findings.across
-
-    @property
-    def single(self) -> Single:
-        """The configuration to use on every input."""
-        assert self.findings.single is not None  # `learn` refuses results without one
-        return self.findings.single
 
     @property
     def matrix(self) -> Matrix:
@@ -142,20 +133,26 @@ class LearntDispatcher:
                 return False
         return index is not None and not np.isinf(self.matrix.time_s[:, index]).any()
 
-    @property
-    def how_to_run(self) -> str:
-        """Say how to run the launcher, if there is one; empty if not."""
-        if self.launcher is None:
-            return ""
-        command = f"python {self.options.output / self.spec.name} {self.launcher.usage}"
-        return f"To run the program that suits the input: {command}".rstrip()
-
     def write(self) -> list[str]:
         """Write the code and the kernels; return the files, relative to the folder."""
-        options, results, program = self.options, self.results, self.program
+        options, results, program, study = self.options, self.results, self.program, self.study
+        choice = f"{self.name or 'one configuration for all'}, seed {options.seed}"
+        if self.name is not None and not self.is_worth_it:
+            choice += ", not significantly faster than one configuration for all"
+        verdict = [] if study is None else [*verdict_lines(study), ""]
+        provenance = Provenance(
+            environment=results.campaign.environment,
+            program_sha256=results.campaign.key.program_sha256,
+            databases=tuple(map(without_password, results.databases)),
+            inputs=len(self.matrix.features),
+            choice=choice,
+            date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+            verdict=(*verdict, self.sentence),
+            slowdowns=() if study is None else tuple(study.slowdowns.values()),
+        )
         kernels = _kernels(self.spec, program, results, self.arch)
         dispatcher = package.dispatcher_of(
-            program, self.spec, _provenance(self), kernels, results.limits, self.launcher
+            program, self.spec, provenance, kernels, results.limits, self.launcher
         )
         tables = vllm_files(dispatcher, tuple(results.measured)) if options.format else {}
         written = package.write_dispatcher(options.output, dispatcher, tables)
@@ -209,7 +206,9 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
             name = None
         else:
             notices = [*notices, *_failures(study, name)]
-    return LearntDispatcher(options, spec, findings, name, arch, notices, launcher)
+    return LearntDispatcher(
+        options, spec, findings, findings.single, study, name, arch, notices, launcher
+    )
 
 
 def _failures(study: Study, name: str) -> Iterator[str]:
@@ -268,24 +267,6 @@ def _arch(wanted: str | None, results: Results) -> str:
             "example with --arch sm_90"
         )
     return arch
-
-
-def _provenance(learnt: LearntDispatcher) -> Provenance:
-    results, study = learnt.results, learnt.study
-    verdict = [] if study is None else [*verdict_lines(study), ""]
-    choice = f"{learnt.name or 'one configuration for all'}, seed {learnt.options.seed}"
-    if learnt.name is not None and not learnt.is_worth_it:
-        choice += ", not significantly faster than one configuration for all"
-    return Provenance(
-        environment=results.campaign.environment,
-        program_sha256=results.campaign.key.program_sha256,
-        databases=tuple(map(without_password, results.databases)),
-        inputs=len(learnt.matrix.features),
-        choice=choice,
-        date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        verdict=(*verdict, learnt.sentence),
-        slowdowns=() if study is None else tuple(study.slowdowns.values()),
-    )
 
 
 def _kernels(

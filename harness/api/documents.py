@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from harness.analysis.failures import informative_line
-from harness.core.observations import PEAK_FRACTION, RATES
+from harness.core.observations import ENERGY_SPREAD, PEAK_FRACTION, RATES
 
 D = TypeVar("D", bound="JsonDocument")
 
@@ -70,12 +70,12 @@ class RatioDocument(EstimateDocument):
     is_faster: bool = False
 
 
-class ObservedDocument(JsonDocument):
-    """An observation of a measurement, with half its 95 % confidence interval, null where that is
+class EnergyDocument(JsonDocument):
+    """The energy of a measurement, with half its 95 % confidence interval, null where that is
     not known."""
 
-    value: float
-    spread: float | None
+    value: float = value_of("observed", "energy_j")
+    spread: float | None = perhaps_of("observed", ENERGY_SPREAD)
 
 
 class TradeOffDocument(JsonDocument):
@@ -116,9 +116,9 @@ class InputDocument(JsonDocument):
     gb_per_s: Number = perhaps_of("report", "recommended", "observed", RATES["bytes"])
     gflop_per_s: Number = perhaps_of("report", "recommended", "observed", RATES["flops"])
     peak_fraction: Number = perhaps_of("report", "recommended", "observed", PEAK_FRACTION)
-    energy_j: ObservedDocument | None
-    default_energy_j: ObservedDocument | None
-    time_against_energy: list[TradeOffDocument]
+    energy_j: EnergyDocument | None = perhaps_of("energy", "best")
+    default_energy_j: EnergyDocument | None = perhaps_of("energy", "default")
+    time_against_energy: list[TradeOffDocument] = value_of("front")
 
 
 class JudgedDocument(JsonDocument):

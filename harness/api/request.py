@@ -246,14 +246,10 @@ def _why_not(spec: Spec, problem: Input) -> str:
 def _describe(workload: Workload, chosen: list[Input], earlier: int) -> Iterator[str]:
     yield from workload.notes
     share = sum(workload.weights(chosen))
-    make_up = "makes" if len(chosen) == 1 else "make"
-    yield (
-        f"{workload.path}: {len(chosen)} of {counted(len(workload.calls), 'input')} {make_up} up "
-        f"{share:.1%} of {counted(workload.total, 'call')}; these are tuned"
-    )
+    inputs, calls = counted(len(workload.calls), "input"), counted(workload.total, "call")
+    yield f"{workload.path}: tuning {len(chosen)} of {inputs}, with {share:.1%} of {calls}"
     if earlier:
-        takes = "takes" if earlier == 1 else "take"
-        yield f"{counted(earlier, 'earlier input')} of the database {takes} part in the choice"
+        yield f"the choice also uses {counted(earlier, 'earlier input')} of the database"
 
 
 def _stored_inputs(database: str, spec: Spec) -> list[Input]:

@@ -129,18 +129,24 @@ class TuneResults:
         from harness.models.starchart import importance
         from harness.report import figures, plots  # here: they load what draws
 
-        explanation = self.findings.explanation if name in ("importance", "tree") else None
-        if name == "speed-ups" and (gains := figures.speed_ups(self.inputs)):
-            return _Picture(plots.gains(gains))
-        if name == "search" and (curves := figures.search_curves(self.stored)):
-            return _Picture(plots.best_over_time(curves))
-        if name == "importance" and explanation:
-            return _Picture(plots.importances(importance(explanation.tree)))
-        if name == "tree" and explanation:
-            return _Picture(plots.tree_picture(explanation.tree))
-        has_failed = not any(row.works() for row in self.stored.measured.values())
-        why = "every configuration failed" if has_failed else "tune more"
-        raise UsageError(f"there is nothing to draw for the plot `{name}`: {why}")
+        svg = ""
+        if name == "speed-ups":
+            gains = figures.speed_ups(self.inputs)
+            if gains:
+                svg = plots.gains(gains)
+        elif name == "search":
+            curves = figures.search_curves(self.stored)
+            if curves:
+                svg = plots.best_over_time(curves)
+        elif self.findings.explanation:
+            tree = self.findings.explanation.tree
+            is_tree = name == "tree"
+            svg = plots.tree_picture(tree) if is_tree else plots.importances(importance(tree))
+        if not svg:
+            why = "too few configurations were measured and worked"
+            raise UsageError(f"there is nothing to draw for the plot `{name}`: {why}")
+        # The report's pictures take the colours of its page.
+        return _Picture(svg.replace("var(--paper)", "white").replace("currentColor", "#444"))
 
     def report(self, path: str | Path) -> Path:
         """Write the HTML report; return its path."""
@@ -252,11 +258,6 @@ class _Picture:
     """A picture as SVG."""
 
     svg: str
-
-    def __post_init__(self) -> None:
-        # The report's pictures take the colours of its page.
-        plain = self.svg.replace("var(--paper)", "white").replace("currentColor", "#444")
-        object.__setattr__(self, "svg", plain)
 
     def save(self, path: str | Path) -> Path:
         """Write the SVG file, in place of an earlier picture of harness; return its path.

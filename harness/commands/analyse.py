@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from harness.analysis import SLOWDOWN
 from harness.analysis.coverage import input_reports, reservations
@@ -27,7 +25,7 @@ from harness.display import sections
 from harness.display.inputs import print_inputs
 from harness.display.recommendation import choice_sections
 from harness.display.text import make_console, make_table, print_line, print_lines
-from harness.models.starchart import Growth, Tree, TreeTarget, describe, settings_below
+from harness.models.starchart import Growth, TreeTarget, describe, settings_below
 from harness.models.starchart.reading import rows_inside
 from harness.report.page import by_input as by_input_section
 from harness.results import without_password
@@ -183,18 +181,13 @@ def _print_samples(console: Console, table: Samples, options: AnalyseOptions, ke
         print_line(console, known.nothing)
         return True
     tree = known.tree
-    parts: list[Iterator[str | Table]] = [known.lines()]
+    print_lines(console, known.lines())
     if options.inside:
-        parts.append(_inside_lines(tree, options.inside))
+        print_line(console, f"    where {options.inside}: {importance_text(tree, options.inside)}")
     if options.depth:
-        parts.append(f"    {line}" for line in describe(tree, options.depth))
+        print_lines(console, (f"    {line}" for line in describe(tree, options.depth)))
     if options.limits:
-        parts.append(_settings(table, options))
-    for line in itertools.chain.from_iterable(parts):
-        if isinstance(line, str):
-            print_line(console, line)
-        else:
-            console.print(line)
+        _print_settings(console, table, options)
     return True
 
 
@@ -227,10 +220,6 @@ def _limited(name: str, table: Samples) -> TreeTarget:
     return replace(target, log=bool((known[np.isfinite(known)] > 0).all()))
 
 
-def _inside_lines(tree: Tree, inside: str) -> Iterator[str]:
-    yield f"    where {inside}: {importance_text(tree, inside)}"
-
-
 def _gadapt_lines(matrix: Matrix, kept: Kept) -> Iterator[str]:
     one_by_one = len(matrix.features) <= _MOST_LEFT_OUT
     parts = None if one_by_one else _PARTS
@@ -244,8 +233,8 @@ def _gadapt_lines(matrix: Matrix, kept: Kept) -> Iterator[str]:
 # ---------------------------------------------------------------------------- settings
 
 
-def _settings(table: Samples, options: AnalyseOptions) -> Iterator[str | Table]:
-    """Yield a table of the regions in which each target is predicted below its limit; where there
+def _print_settings(console: Console, table: Samples, options: AnalyseOptions) -> None:
+    """Print a table of the regions in which each target is predicted below its limit; where there
     is none, say why."""
     table = table.with_all([name for name, _ in options.limits])
     growth = Growth(options.threshold)
@@ -259,11 +248,12 @@ def _settings(table: Samples, options: AnalyseOptions) -> Iterator[str | Table]:
         (str(row["box"]), *(f"{row[n]:.4g}" for n in names), f"{row['count']}", f"{row['met']}")
         for _, row in regions.head(_MOST_SETTINGS).iterrows()
     )
-    yield make_table(head, rows, title=title, wrap=range(len(head)))
+    console.print(make_table(head, rows, title=title, wrap=range(len(head))))
     within = int(np.logical_and.reduce([tree.within(limit) for tree, limit in trees]).sum())
     if within and not len(regions):
         whole = len(trees[0][0].samples)
-        yield (
+        print_line(
+            console,
             f"{within:,} of {whole:,} samples are within all limits, but the mean of no region is. "
-            "Raise the limits, or measure more samples."
+            "Raise the limits, or measure more samples.",
         )

@@ -79,8 +79,9 @@ def _print(console: Console, learnt: LearntDispatcher, files: list[str]) -> None
         print_line(console, learnt.why_not_written)
         return
     print_line(console, f"{learnt.options.output}: {', '.join(files)}")
-    if learnt.how_to_run:
-        print_line(console, learnt.how_to_run)
+    if learnt.launcher is not None:
+        run = f"python {learnt.options.output / learnt.spec.name} {learnt.launcher.usage}".rstrip()
+        print_line(console, f"To run the program that suits the input: {run}")
 
 
 def _document(learnt: LearntDispatcher, files: list[str]) -> DispatchDocument:

@@ -116,7 +116,7 @@ def _print_result(console: Console, done: Tuned, learns: bool) -> None:
         console.print(_replay_result(done, recording))
         console.print()
     else:
-        _print_inputs(console, done, learns)
+        _print_inputs(console, done, learns, default)
     if campaign.replayed:
         again = "reads them from the recording" if done.measurer.is_replay else "measures them"
         print_line(
@@ -168,10 +168,9 @@ def _replay_result(done: Tuned, recording: Recording) -> Group:
     )
 
 
-def _print_inputs(console: Console, done: Tuned, learns: bool) -> None:
+def _print_inputs(console: Console, done: Tuned, learns: bool, default: Config) -> None:
     """Print what to use, and the table of inputs."""
     spec, environment = done.campaign.spec, done.measurer.environment
-    default = done.campaign.space(spec.inputs[0]).default
     is_replay = done.measurer.is_replay
     where = f", replayed from {environment.device}" if is_replay else f" on {environment}"
     print_line(console, f"{spec.name}{where}", "bold")
@@ -191,12 +190,14 @@ def _print_choice_by_input(console: Console, done: Tuned) -> None:
     if learnt.across is not None:
         print_rule(console, learnt.across, learnt.default)
     if learnt.single is not None and path is not None:
-        own, stored = results.campaign, done.store.read(lambda: campaigns(done.store.connection))
-        program = own.space_name, own.key.program_sha256
-        same = [c for c in stored if (c.space_name, c.key.program_sha256) == program]
+        tuned_on = results.campaign.environment.device
+        spec, devices = done.campaign.spec, {tuned_on}
+        for stored in done.store.read(lambda: campaigns(done.store.connection)):
+            if (stored.space_name, stored.key.program_sha256) == (spec.name, spec.program_sha256):
+                devices.add(stored.environment.device)
         words = [shown_database(done.request.database), "-o", "out"]
-        if len({other.environment.device for other in same}) > 1:
-            words += ["--device", own.environment.device]
+        if len(devices) > 1:
+            words += ["--device", tuned_on]
         command = command_line("dispatch", *words, "--spec", str(path))
         print_line(console, f"To write this as code: {command}\n")
 

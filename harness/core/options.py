@@ -287,17 +287,15 @@ class Options:
 
     @classmethod
     def in_python(cls, message: str, **renamed: str) -> str:
-        """Replace the options that a message names by arguments, but not those of whole commands;
-        an option that Python lacks is named with its command."""
-        command = cls.__name__.removesuffix("Options").lower()
+        """Replace the options that a message names by arguments, but not those of whole commands,
+        and not options that Python lacks."""
         spelled = {}
         for member, declared in _declared(cls):
             argument = renamed.get(member.name, member.name)
             if member.default is True:
                 argument = f"{argument}=False"
-            for name in _names(member, declared):
-                is_argument = declared.in_python
-                spelled[name] = argument if is_argument else f"python -m harness {command} {name}"
+            if declared.in_python:
+                spelled.update(dict.fromkeys(_names(member, declared), argument))
 
         def respell(word: re.Match[str]) -> str:
             if word[1] not in spelled:

@@ -233,18 +233,12 @@ def _is_noisy(report: InputReport) -> bool:
 
 def input_cells(report: InputReport, default: Config) -> Iterator[str]:
     """Yield the cells of an input under INPUTS_HEAD."""
+    best, failed = report.recommended, report.failed_baselines.get(DEFAULT)
     yield str(report.problem)
-    yield _best_configuration(report, default)
-    yield _time(report.recommended, report)
-    yield _default_time(report)
+    yield difference(best.config, default) if best else report.note or "nothing worked"
+    yield _time(best, report)
+    yield str(failed.outcome) if failed else _time(report.baseline, report)
     yield _format_speedup(report)
-
-
-def _best_configuration(report: InputReport, default: Config) -> str:
-    """Return the changes from the default of the configuration to use, or why there is none."""
-    if report.recommended is None:
-        return report.note or "nothing worked"
-    return difference(report.recommended.config, default)
 
 
 def _format_speedup(report: InputReport) -> str:
@@ -256,29 +250,10 @@ def _format_speedup(report: InputReport) -> str:
     return report.note if report.best and report.note else "-"
 
 
-def _default_time(report: InputReport) -> str:
-    """Format the default's time, or its outcome where it failed."""
-    failed = report.failed_baselines.get(DEFAULT)
-    return f"{failed.outcome}" if failed else _time(report.baseline, report)
-
-
 def _time(measurement: Measurement | None, report: InputReport) -> str:
     if measurement is None or measurement.timing is None:
         return "-"
     return format_timing(measurement.timing, report.confidence)
-
-
-def _baselines_rows(
-    reports: Sequence[InputReport],
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return a head that names the baselines, and for each input with a best configuration a row
-    of its speed-ups over them, or of their outcomes. Without named baselines there are no rows."""
-    of_all = (name for r in reports for name in (*r.baseline_speedups, *r.failed_baselines))
-    names = list(dict.fromkeys(name for name in of_all if name != DEFAULT))
-    working = [report for report in reports if report.best is not None] if names else []
-    return ("input", *names), [
-        (str(r.problem), *(_over(r, name) for name in names)) for r in working
-    ]
 
 
 def _over(report: InputReport, name: str) -> str:
@@ -310,10 +285,18 @@ def baselines_section(
 ) -> Section | None:
     """Show the speed-ups over named baselines, baselines that failed, and the flags that winners
     need; None without any of these."""
-    head, rows = _baselines_rows(reports[:MOST_SHOWN])
-    lines = [*refused_lines(reports), *(ablation_lines(ablations) if ablations else ())]
-    if not rows and not lines:
-        return None
+    names: dict[str, None] = {}
+    for report in reports[:MOST_SHOWN]:
+        names.update(dict.fromkeys(report.baseline_speedups))
+        names.update(dict.fromkeys(report.failed_baselines))
+    names.pop(DEFAULT, None)
+    lines = list(refused_lines(reports))
+    if ablations:
+        lines += ablation_lines(ablations)
+    working = [report for report in reports[:MOST_SHOWN] if report.best]
+    if not (names and working):
+        return Section("baselines", "Baselines", lines=lines) if lines else None
+    rows = [(str(report.problem), *(_over(report, n) for n in names)) for report in working]
     text = "The speed-up of the best configuration over each named baseline."
-    table = SectionTable(head, rows, range(len(head))) if rows else None
-    return Section("baselines", "Baselines", [text] if rows else [], table=table, lines=lines)
+    table = SectionTable(("input", *names), rows, range(1 + len(names)))
+    return Section("baselines", "Baselines", [text], table=table, lines=lines)

@@ -25,13 +25,14 @@ from harness.results.view import Results
 
 def failures_section(results: Results, default: Config) -> Section:
     """Show the kinds of failures, the values that explain them, and the commonest reasons."""
-    rows = failures_rows(results)
-    reasons = list(describe_failures(results.measured, default, results.failed_later))
-    if not reasons:
+    rows, table = failures_rows(results), None
+    lines = list(describe_failures(results.measured, default, results.failed_later))
+    if not lines:
         return Section("failures", "Failures", ("No configuration failed.",))
-    explained = [*causes_lines(results), ""] if rows else []
-    table = SectionTable(FAILURES_HEAD, rows, range(len(FAILURES_HEAD))) if rows else None
-    return Section("failures", "Failures", table=table, lines=[*explained, *reasons])
+    if rows:
+        lines = [*causes_lines(results), "", *lines]
+        table = SectionTable(FAILURES_HEAD, rows, range(len(FAILURES_HEAD)))
+    return Section("failures", "Failures", table=table, lines=lines)
 
 
 # -------------------------------------------------------------------------------- energy
@@ -201,20 +202,14 @@ def by_input_section(slowdowns: Sequence[InputSlowdowns], name: str) -> Section:
         "Time of the worst, the default and the predicted configuration over the best time of the "
         f"same rounds. Predicted: what `{name}` chooses, learnt without the input."
     )
-    rows = [
-        (str(of_input.problem), of_input.worst, of_input.default, of_input.predicted)
-        for of_input in slowdowns[:MOST_SHOWN]
-    ]
-    rows.append(("geometric mean", *geometric_means(slowdowns)))
-    return Section(
-        "by-input",
-        "Worst, default and predicted",
-        [text, *not_shown(len(slowdowns))],
-        table=SectionTable(
-            ("input", "worst", "default", "predicted"),
-            [(label, *map(_slowdown, numbers)) for label, *numbers in rows],
-        ),
-    )
+    rows = []
+    for shown in slowdowns[:MOST_SHOWN]:
+        numbers = shown.worst, shown.default, shown.predicted
+        rows.append((str(shown.problem), *map(_slowdown, numbers)))
+    rows.append(("geometric mean", *map(_slowdown, geometric_means(slowdowns))))
+    table = SectionTable(("input", "worst", "default", "predicted"), rows)
+    texts = [text, *not_shown(len(slowdowns))]
+    return Section("by-input", "Worst, default and predicted", texts, table=table)
 
 
 def _slowdown(number: float) -> str:

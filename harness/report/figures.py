@@ -124,15 +124,16 @@ def heat_map(matrix: Matrix, chosen: npt.NDArray[np.intp] | None, default: Confi
     shown_at = {int(column): index for index, column in enumerate(columns)}
     inputs = [matrix.features.iloc[row] for row in rows]
     changes = tuple(difference(matrix.candidates[column], default) for column in columns)
+    at = [-1] * len(rows)
+    if picked is not None:
+        at = [shown_at.get(int(column), -1) for column in picked]
     fit = max(map(len, changes), default=0) <= _LONGEST_LABEL
     return HeatMap(
         tuple(", ".join(f"{name}={value}" for name, value in row.items()) for row in inputs),
         changes,
         changes if fit else tuple(f"{number}" for number in range(1, len(changes) + 1)),
         slowdowns[:, columns],
-        tuple(-1 for _ in rows)
-        if picked is None
-        else tuple(shown_at.get(int(p), -1) for p in picked),
+        tuple(at),
     )
 
 

@@ -91,7 +91,7 @@ def _part(findings: Findings) -> dict[str, object]:
         "verdict": list(_verdict(findings)),
         "warnings": list(warnings_of(findings)),
         "facts": facts_of(results),
-        "sections": [section for section in sections(findings) if section is not None],
+        "sections": list(filter(None, sections(findings))),
     }
 
 
@@ -146,9 +146,9 @@ def _when_measured(runs: Sequence[Run]) -> str:
     """Format the time from the first run's start to the last one's end, to the minute, UTC."""
     if not runs:
         return "unknown"
-    ends = (min(run.started_at for run in runs), max(run.last_at for run in runs))
-    first, last = (moment[:16].replace("T", " ") for moment in ends)
-    return f"{first} UTC" if first == last else f"{first} to {last} UTC"
+    ends = [min(run.started_at for run in runs), max(run.last_at for run in runs)]
+    days = dict.fromkeys(moment[:16].replace("T", " ") for moment in ends)
+    return f"{' to '.join(days)} UTC"
 
 
 # ------------------------------------------------------------------------------- sections
@@ -227,15 +227,10 @@ def _workload(findings: Findings) -> Section | None:
         return None
     workload = coverage.workload
     frequent = workload.most_frequent(1)
-    rows = [
-        (
-            str(problem),
-            f"{workload.calls[problem]:,}",
-            f"{workload.calls[problem] / workload.total:.1%}",
-            coverage.places[problem],
-        )
-        for problem in frequent[:MOST_SHOWN]
-    ]
+    rows = []
+    for problem in frequent[:MOST_SHOWN]:
+        calls, place = workload.calls[problem], coverage.places[problem]
+        rows.append((str(problem), f"{calls:,}", f"{calls / workload.total:.1%}", place))
     most = f"The most frequent {len(rows):,} of {counted(len(frequent), 'input')}:"
     table = SectionTable(("input", "calls", "share", "place"), rows)
     return Section("workload", "Workload", [*coverage.lines, most], table=table)

@@ -196,8 +196,7 @@ def test_an_error_names_arguments_not_options(recorded: tuple[Path, Path], tmp_p
         harness.tune(space, replay=recording, seed_configurations=[["BLOCK"]])  # type: ignore[list-item]
     command = "run: python -m harness tune x.yaml --database DB; leave out --no-cross or --json"
     assert TuneOptions.in_python(command) == (
-        "run: python -m harness tune x.yaml --database DB; leave out `cross=False` or `python -m "
-        "harness tune --json`"
+        "run: python -m harness tune x.yaml --database DB; leave out `cross=False` or --json"
     )
 
 

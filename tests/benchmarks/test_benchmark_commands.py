@@ -83,7 +83,7 @@ def test_the_loop_covers_the_calls_that_were_outside(capsys: pytest.CaptureFixtu
     assert loop.main([*short, "--rounds", "1"]) == 0
     message = capsys.readouterr().out
     assert "of the calls were outside of the tuned range" in message
-    assert "14 of 16 inputs make up 95.0% of 40 calls; these are tuned" in message
+    assert "tuning 14 of 16 inputs, with 95.0% of 40 calls" in message
     found = json.loads(message.splitlines()[-1])
     (before, *_), (after, low, _) = found["coverage"]["before"], found["coverage"]["after"]
     assert before < 0.5 < low < after

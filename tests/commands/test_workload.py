@@ -139,13 +139,13 @@ def test_tune_takes_the_inputs_that_cover_the_calls_and_those_of_the_database(
     words += ["--test-limit", "5"]
     calls.write_text(f"m,n,calls\n{one['m']},{one['n']},1\n{other['m']},{other['n']},9\n")
     assert tune([*words, "--inputs-from", str(calls), "--cover", "0.9"]) == 0
-    assert f"{calls}: 1 of 2 inputs makes up 90.0% of 10 calls" in capsys.readouterr().out
+    assert f"{calls}: tuning 1 of 2 inputs, with 90.0% of 10 calls" in capsys.readouterr().out
     assert inputs_of(database) == [other]
     calls.write_text(f"m,n,calls\n{one['m']},{one['n']},1\n")
     assert tune([*words, "--inputs-from", str(calls)]) == 0
     message = capsys.readouterr().out
-    assert "1 of 1 input makes up 100.0% of 1 call" in message
-    assert "1 earlier input of the database takes part" in message
+    assert "tuning 1 of 1 input, with 100.0% of 1 call" in message
+    assert "the choice also uses 1 earlier input of the database" in message
     assert set(inputs_of(database)) == {one, other}
 
 
@@ -167,7 +167,7 @@ def test_inputs_without_the_default_are_left_out(tmp_path: Path, spec: Spec) -> 
         "2 inputs with 40.0% of the calls left out, to which the default does not apply, "
         "such as (m=1, n=1): `BLOCK <= m * n`"
     )
-    assert "make up 60.0% of 10 calls" in tuned.replace("makes", "make")
+    assert "with 60.0% of 10 calls" in tuned
     calls.write_text("m,n,calls\n64,0,1\n")
     with pytest.raises(UsageError, match="the default does not apply to any input"):
         request_of(spec, calls)
@@ -179,7 +179,7 @@ def test_the_most_frequent_inputs_that_launch_are_tuned(tmp_path: Path, spec: Sp
     request = request_of(spec, calls, most_inputs=2)
     assert "the launch has `ceil_div(n, BLOCK)` = 0" in request.notices[0]
     assert [problem["n"] for problem in request.inputs] == [128, 256]
-    assert "2 of 3 inputs make up 40.0% of 20 calls; these are tuned" in request.notices[-1]
+    assert "tuning 2 of 3 inputs, with 40.0% of 20 calls" in request.notices[-1]
 
 
 def inputs_of(database: Path) -> list[Input]:

@@ -389,4 +389,4 @@ def test_example_records_a_workload_that_tune_reads(tmp_path: Path, capsys: Capt
     assert [line.rpartition(",")[0] for line in lines] == [f"{one},1" for one in inputs]
     words = [str(space), "--replay", str(recording), "--database", str(tmp_path / "r.db")]
     assert tune([*words, "--test-limit", "2", "--inputs-from", str(calls)]) == 0
-    assert f"make up 100.0% of {len(inputs)} calls" in capsys.readouterr().out
+    assert f"with 100.0% of {len(inputs)} calls" in capsys.readouterr().out

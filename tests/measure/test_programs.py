@@ -787,6 +787,18 @@ def test_check_counts_the_builds_of_a_program_by_their_results(
     assert ("#error two is too many" in target["why_failed"]) == (status == 1)
 
 
+def test_a_program_whose_compiler_is_missing_has_one_target(
+    here: None, c_spec: Spec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    c_spec.path.write_text(C_SPACE.replace("[gcc,", "[no_such_compiler,"))
+    assert "no_such_compiler" in c_spec.path.read_text()
+    assert check([str(c_spec.path), "--json"]) == 1
+    (target,) = json.loads(capsys.readouterr().out)["spaces"][0]["targets"]
+    assert "no_such_compiler" in target.pop("why_failed")
+    counts = {"compiled": 0, "failed": 0, "machine_codes": 0}
+    assert target == {"target": "command", "is_default_ok": False, **counts}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_matrix_product_program_verifies_itself(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.api.options import CheckOptions
-from harness.api.schemas import TargetDocument
 from harness.commands.check.default_run import DefaultRun, run_default
 from harness.commands.check.inspection import (
     Inspection,
@@ -84,10 +83,11 @@ class SpaceCheck:
     @property
     def documents(self) -> Sequence[object]:
         """The targets as `check --json` has them; a program that cannot be built has one."""
-        failed = {"target": "command", "is_default_ok": False, "why_failed": self.why_unbuilt}
-        nothing = {"compiled": 0, "failed": 0, "machine_codes": 0}
-        unbuilt = TargetDocument.model_construct(**failed, **nothing)  # type: ignore[arg-type]
-        return [unbuilt] if self.why_unbuilt else self.targets
+        why = self.why_unbuilt
+        if not why:
+            return self.targets
+        counts = {"compiled": (), "failed": 0, "machine_codes": ()}
+        return [{"target": "command", "is_default_ok": why, "why_failed": why, **counts}]
 
 
 def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[SpaceCheck]:

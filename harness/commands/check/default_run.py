@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from harness.analysis.failures import headline, suspects
+from harness.analysis.failures import suspects
 from harness.core.config_diff import difference
 from harness.core.errors import BackendUnavailable, HostModuleError
 from harness.core.records import Config, Input, Outcome
@@ -91,24 +90,21 @@ class DefaultRun:
             yield f"default not run: {self.why_not_run}"
             return
         yield f"default on {self.environment}:"
-        reasons = Counter(self.failures)
-        told = set[Failure]()
+        failed: dict[Failure, list[Input]] = {}
         for run in self.runs:
-            if run.failure is None:
-                yield f"  ({run.problem}): OK, {run.time}, verified"
-                yield from (f"  warning: {text}" for text in run.warnings)
-            elif run.failure not in told:
-                told.add(run.failure)
-                yield f"  ({run.problem}): FAILED, {': '.join(run.failure)}"
+            if run.failure is not None:
+                failed.setdefault(run.failure, []).append(run.problem)
+                continue
+            yield f"  ({run.problem}): OK, {run.time}, verified"
+            for text in run.warnings:
+                yield f"  warning: {text}"
+        for failure, problems in failed.items():
+            yield f"  ({problems[0]}): FAILED, {': '.join(failure)}"
+            if len(problems) > 1:
+                yield f"  {counted(len(problems) - 1, 'other input')}: the same"
         if self.why_not_run:
             yield f"  not run: {self.why_not_run}"
-            return
-        for (outcome, reason), count in reasons.items():
-            if count > 1:
-                failed = f"FAILED, {outcome}: {headline(reason)}"
-                again = "the same" if len(reasons) == 1 else failed
-                yield f"  {counted(count - 1, 'other input')}: {again}"
-        if self.failures:
+        elif failed:
             inputs = f"{len(self.failures)} of {counted(len(self.runs), 'input')}"
             yield f"default FAILED on {inputs}{self._advice()}"
 

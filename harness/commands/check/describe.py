@@ -108,15 +108,15 @@ def _format_size(size: SpaceSize) -> str:
             f"{points}about {estimate.count:.3g} +- {estimate.error:.2g} of them legal on the "
             f"input ({estimate.problem}): an estimate by random points, with its standard error"
         )
-    (fewest_on, fewest), (most_on, most) = (
-        pick(size.legal.items(), key=lambda item: item[1]) for pick in (min, max)
-    )
-    where = f", counted on {len(size.legal)} of {size.inputs:,} inputs"
-    where *= len(size.legal) < size.inputs
-    if fewest == most:
-        suffix = " on every input" if len(size.legal) > 1 else ""
-        return f"{points}{fewest:,} of them legal{suffix}{where}"
-    return f"{points}from {fewest:,} ({fewest_on}) to {most:,} ({most_on}) of them legal{where}"
+    legal, where = size.legal, ""
+    if len(legal) < size.inputs:
+        where = f", counted on {len(legal)} of {size.inputs:,} inputs"
+    least, most = min(legal, key=legal.__getitem__), max(legal, key=legal.__getitem__)
+    if legal[least] == legal[most]:
+        suffix = " on every input" if len(legal) > 1 else ""
+        return f"{points}{legal[least]:,} of them legal{suffix}{where}"
+    ends = f"from {legal[least]:,} ({least}) to {legal[most]:,} ({most})"
+    return f"{points}{ends} of them legal{where}"
 
 
 def _inputs(spec: Spec) -> str:
@@ -187,20 +187,14 @@ def _version_hint(spec: Spec) -> str:
 def print_reasons(console: Console, results: Sequence[Compiled], prefix: str) -> None:
     """Print each reason of failures once, with its count."""
     failed = [result for result in results if result.failure]
-    refused = [result for result in failed if result.build is None]
-    _print_reasons(console, f"{prefix}not compiled", refused)
-    unlaunchable = [result for result in failed if result.build is not None]
-    _print_reasons(console, f"{prefix}compiled, but cannot be launched", unlaunchable)
-
-
-def _print_reasons(console: Console, kind: str, failed: Sequence[Compiled]) -> None:
-    groups = group_failures(failed, lambda result: result.headline)
+    groups = group_failures(failed, lambda result: result.headline, lambda result: result.ended)
     for group in groups[:_SHOWN_REASONS]:
-        print_line(console, f"  {kind}: {len(group.members)} x {group.headline}")
+        reason = f"{group.kind}: {len(group.members)} x {group.headline}"
+        print_line(console, f"  {prefix}{reason}")
         print_line(console, f"    for example ({group.members[0].config})")
     if len(groups) > _SHOWN_REASONS:
         rest = sum(len(group.members) for group in groups[_SHOWN_REASONS:])
-        print_line(console, f"  {kind}: {rest} x {len(groups) - _SHOWN_REASONS} other reasons")
+        print_line(console, f"  {prefix}{rest} x {len(groups) - _SHOWN_REASONS} other reasons")
 
 
 def _print_default(console: Console, inspection: Inspection, default: Compiled) -> None:

@@ -87,6 +87,11 @@ class Compiled:
         return None if static_bytes is None else static_bytes + self.dynamic_bytes
 
     @property
+    def ended(self) -> str:
+        """How far a failed one came."""
+        return "compiled, but cannot be launched" if self.build else "not compiled"
+
+    @property
     def headline(self) -> str:
         """The most informative line of the failure, or else of the compiler's warnings."""
         log = self.failure or (self.build.log if self.build else "")
