@@ -20,7 +20,7 @@ from harness.recordings.json_file import t4_texts
 from harness.results.campaigns import StoredCampaign, campaigns, read_campaign
 from harness.results.columns import MeasurementRows
 from harness.results.database import reading
-from harness.results.present_data import changed_data_lines
+from harness.results.fitting import changed_data_lines
 from harness.results.provenance import of_version
 from harness.results.url import sqlite_path, without_password
 from harness.results.view import Results

@@ -12,8 +12,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Select, Table, func, s
 from harness.core.arrays import Array, Indices
 from harness.core.records import Build, Config, Input, Measurement, Outcome
 from harness.results import schema, stock
-from harness.results.columns import ConfigTable, MeasurementRows
-from harness.results.gathering import Gatherer
+from harness.results.columns import ConfigTable, Gatherer, MeasurementRows
 from harness.results.reader import Cells, read_cells, read_rows, referred, refusing_damage
 from harness.stats.samples import SampleStatistics
 
@@ -182,7 +181,8 @@ def _values(connection: Connection, column: Column[Any], ids: Sequence[int]) -> 
         values: dict[int, Any] = {}
         for cells in read_cells(connection, [key, column], select(column).where(key.in_(part))):
             values |= zip(cells["id"], cells[column.name], strict=True)
-        yield from (referred(column.table.name, values, row_id) for row_id in part)
+        for row_id in part:
+            yield referred(column.table.name, values, row_id)
 
 
 def _spaces(connection: Connection, key: CampaignKey, run_ids: Sequence[int]) -> list[str]:

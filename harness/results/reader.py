@@ -119,33 +119,37 @@ def _is_json(column: Column[Any]) -> bool:
 
 def _checked(column: Column[Any], cells: Sequence[Any], ids: Sequence[Any]) -> Sequence[Any]:
     """Check the cells of a column, and parse JSON, equal texts once."""
+    parse = _parser(column)
     distinct = tuple(set(cells)) if _is_json(column) else cells
     try:
-        parsed = _parser(column)(distinct)
+        parsed = parse(distinct)
     except (ValueError, TypeError):
         for row_id, cell in zip(ids, cells, strict=True):
-            _check_cell(column, cell, row_id)
+            place = f"{column.table.name} {row_id!r}: {column.name}"
+            try:
+                parse((cell,))
+            except UnsafePickle as error:
+                raise UnsafePickle(f"{place}: {error}") from None
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{place} is {_shown(cell)}{_why(column, error)}") from None
         raise
     if not _is_json(column):
         return cells
     return list(map(dict(zip(distinct, parsed, strict=True)).__getitem__, cells))
 
 
-def _check_cell(column: Column[Any], cell: object, row_id: object) -> None:
-    place, why = f"{column.table.name} {row_id!r}: {column.name}", ""
-    try:
-        _parser(column)((cell,))
-        return
-    except UnsafePickle as error:
-        raise UnsafePickle(f"{place}: {error}") from None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        within = first["loc"] if _is_json(column) else ()
-        why = printable(f" ({': '.join([*map(str, within), first['msg']])})")
-    except (ValueError, TypeError):
-        pass
+def _shown(cell: object) -> str:
     shown = repr(cell)
-    raise ValueError(f"{place} is {shown if len(shown) <= 60 else f'{shown[:60]}...'}{why}")
+    return shown if len(shown) <= 60 else f"{shown[:60]}..."
+
+
+def _why(column: Column[Any], error: Exception) -> str:
+    """Return what is wrong with a cell, in parentheses; empty where nobody says."""
+    if not isinstance(error, ValidationError):
+        return ""
+    first = error.errors(include_url=False)[0]
+    within = first["loc"] if _is_json(column) else ()
+    return printable(f" ({': '.join([*map(str, within), first['msg']])})")
 
 
 @lru_cache(1_000)
