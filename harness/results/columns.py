@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -444,7 +445,7 @@ class Gatherer:
         self._count = 0
         self._coders = {name: Coder() for name in _CODED}
         self._parts: dict[str, list[npt.NDArray[Any]]] = {}
-        self._observed: dict[str, dict[int, float]] = {}
+        self._observed: dict[str, tuple[array[int], array[float]]] = {}
         self.add(dict.fromkeys((*_NUMBERS, *_LISTS, *_CODED, "observed"), ()))
 
     def add(self, cells: Mapping[str, Any]) -> None:
@@ -460,7 +461,9 @@ class Gatherer:
             self._append(f"{name} count", np.array(list(map(len, cells[name])), dtype=np.intp))
         for row, observed in enumerate(cells["observed"], self._count):
             for name, value in observed.items():
-                self._observed.setdefault(name, {})[row] = value
+                rows, numbers = self._observed.setdefault(name, (array("q"), array("d")))
+                rows.append(row)
+                numbers.append(value)
         self._count += len(cells["id"])
 
     def _append(self, name: str, cells: npt.NDArray[Any]) -> None:
@@ -505,13 +508,13 @@ class Gatherer:
             shared_with=coded["shared_with"],
             data_sha256=coded["data_sha256"],
             samples_s=lists["samples_s"],
-            observed={name: self._sparse(cells) for name, cells in self._observed.items()},
+            observed={name: self._sparse(*cells) for name, cells in self._observed.items()},
             others=others,
         )
 
-    def _sparse(self, cells: Mapping[int, float]) -> Array:
+    def _sparse(self, rows: array[int], numbers: array[float]) -> Array:
         column = np.full(self._count, np.nan)
-        column[list(cells)] = list(cells.values())
+        column[np.array(rows, dtype=np.intp)] = np.array(numbers)
         return column
 
 

@@ -59,7 +59,9 @@ def read_measurements(
     """
     with refusing_damage(connection):
         gatherer, times_s = Gatherer(), list[Array]()
-        for cells in read_cells(connection, _READ, _of_campaign_and_asked(key)):
+        # NumPy reads texts of dates thirty times faster than dates.
+        date = stock.result.c.collection_date
+        for cells in read_cells(connection, _READ, _of_campaign_and_asked(key), as_text=date):
             check_measurements(cells)
             costs_s = np.array(cells["collection_cost"], dtype=np.float64)
             # OpenTuner may have recorded none, or an infinite one.

@@ -11,7 +11,19 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import JSON, Column, Connection, Enum, Select, String, Table, select, type_coerce
+from sqlalchemy import (
+    JSON,
+    Column,
+    ColumnElement,
+    Connection,
+    Enum,
+    Select,
+    String,
+    Table,
+    cast,
+    select,
+    type_coerce,
+)
 
 from harness.core.errors import ResultsError
 from harness.core.plain_pickle import UnsafePickle, load_compressed
@@ -46,23 +58,35 @@ def refusing_damage(connection: Connection) -> Iterator[None]:
 
 
 def read_cells(
-    connection: Connection, columns: Iterable[Column[Any]], chosen: Select[Any] | None = None
+    connection: Connection,
+    columns: Iterable[Column[Any]],
+    chosen: Select[Any] | None = None,
+    as_text: Column[Any] | None = None,
 ) -> Iterator[Cells]:
     """Yield the cells of these columns by name, rows in the order of the ids of the first column's
     table; the id is among the columns.
 
     `chosen` selects rows, perhaps by joins. Equal JSON texts become one object, which nobody may
-    change; pickles stay bytes. Raises ValueError for a cell that cannot be there.
+    change; pickles stay bytes. Cells of the column `as_text` are texts, and not checked.
+
+    Raises ValueError for a cell that cannot be there.
     """
     columns = list(columns)
-    # SQLAlchemy parses JSON, and refuses other words in its own.
-    read = [type_coerce(c, String) if isinstance(c.type, (JSON, Enum)) else c for c in columns]
+    read: list[ColumnElement[Any]] = []
+    for column in columns:
+        if column is as_text:
+            read.append(cast(column, String).label(column.name))
+        elif isinstance(column.type, (JSON, Enum)):  # SQLAlchemy parses JSON, and refuses words
+            read.append(type_coerce(column, String))
+        else:
+            read.append(column)
     query = select(*read) if chosen is None else chosen.with_only_columns(*read)
     row_id = columns[0].table.c.id
     streamed = query.order_by(row_id).execution_options(yield_per=FETCHED)
     for rows in connection.execute(streamed).partitions():
-        cells = dict(zip((c.name for c in columns), zip(*rows, strict=True), strict=True))
-        yield {c.name: _checked(c, cells[c.name], cells["id"]) for c in columns}
+        cells: Cells = dict(zip((c.name for c in columns), zip(*rows, strict=True), strict=True))
+        checked = (column for column in columns if column is not as_text)
+        yield cells | {c.name: _checked(c, cells[c.name], cells["id"]) for c in checked}
 
 
 def read_rows(
