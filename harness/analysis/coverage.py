@@ -15,9 +15,9 @@ from harness.core.records import Input
 from harness.core.text import first_few
 from harness.results import Command, MeasurementRows, Run
 from harness.results.caveats import record_lines
+from harness.results.fitting import changed_data_lines
 from harness.results.measured import by_input
 from harness.results.notes import RERUN
-from harness.results.present_data import changed_data_lines
 from harness.results.schema import CROSS
 from harness.results.view import Results
 

@@ -33,7 +33,7 @@ from harness.models.columns import tuned_range
 from harness.report.findings import Findings
 from harness.results import without_password
 from harness.results.caveats import record_lines
-from harness.results.present_data import changed_data_lines
+from harness.results.fitting import changed_data_lines
 from harness.results.provenance import EVERY
 from harness.results.view import Results, read_results
 from harness.space_file import Spec

@@ -18,8 +18,7 @@ from harness.core.records import Config, Input
 from harness.core.text import counted, escaped, suggestion
 from harness.display.inputs import input_cells
 from harness.results import without_password
-from harness.results.tables import flat_table
-from harness.results.view import Results, read_results
+from harness.results.view import Results, flat_table, read_results
 
 if TYPE_CHECKING:
     import pandas as pd

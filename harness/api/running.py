@@ -27,7 +27,7 @@ from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
-from harness.results.present_data import changed_data_lines
+from harness.results.fitting import changed_data_lines
 from harness.results.provenance import set_aside_lines
 from harness.results.url import shown_database
 from harness.search import SearchOptions

@@ -18,7 +18,7 @@ from harness.recordings.csv_mapping import mapping_text
 from harness.recordings.files import mapping_beside
 from harness.recordings.json_file import t4_texts
 from harness.results.columns import MeasurementRows
-from harness.results.present_data import changed_data_lines
+from harness.results.fitting import changed_data_lines
 from harness.results.url import sqlite_path, without_password
 from harness.results.view import Results, read_results
 

@@ -19,8 +19,7 @@ from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.parts import with_needed_parts
 from harness.dispatch.portfolio import fastest_overall, greedy_portfolio, static_order
 from harness.results.campaigns import Command
-from harness.results.columns import MeasurementColumns, MeasurementRow
-from harness.results.gathering import as_rows
+from harness.results.columns import MeasurementColumns, MeasurementRow, as_rows
 from harness.results.measured import Measured, MeasuredConfigs, measured_by_input
 from harness.results.schema import CROSS
 from harness.stats.interleaved import merge_sessions, refuted, unshown_gains

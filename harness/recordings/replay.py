@@ -32,7 +32,7 @@ from harness.recordings.files import FileKind, file_kind, parse_json, read_bound
 from harness.recordings.json_file import read_cache, read_t4
 from harness.recordings.recording import Recording, replay_environment
 from harness.results import SEARCHED, StoredCampaign, campaigns, read_measurements, reading
-from harness.results.present_data import of_present_data
+from harness.results.fitting import of_present_data
 from harness.space import PointArray, Points, Space
 from harness.space.space import Costs
 from harness.space_file import Spec

@@ -10,9 +10,8 @@ from harness.results.campaigns import (
     read_campaign,
     read_commands,
 )
-from harness.results.columns import MeasurementRow, MeasurementRows
+from harness.results.columns import MeasurementRow, MeasurementRows, as_rows
 from harness.results.database import check_database, reading, writing
-from harness.results.gathering import as_rows
 from harness.results.inserting import insert_returning_ids
 from harness.results.measured import by_configs, interleaved_groups
 from harness.results.merge import Added, merge_database

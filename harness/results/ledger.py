@@ -16,8 +16,8 @@ from harness.results.columns import (
     MeasurementColumns,
     MeasurementRow,
     MeasurementRows,
+    as_rows,
 )
-from harness.results.gathering import as_rows
 from harness.results.measured import (
     MeasuredConfigs,
     by_input,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from operator import itemgetter
 
 import numpy as np
 
 from harness.core.arrays import Codes, Indices
 from harness.core.config_diff import preference
 from harness.core.records import Config, Input, Interleaved, Measurement
-from harness.results.columns import MeasurementColumns, MeasurementRow, MeasurementRows
-from harness.results.gathering import as_rows
+from harness.results.columns import MeasurementColumns, MeasurementRow, MeasurementRows, as_rows
 from harness.stats.samples import within_noise
 
 Measured = Mapping[Config, Measurement]
@@ -118,21 +116,20 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
         """Sort rows as `harness.core.config_diff.preference` sorts their configurations."""
         if len(rows) < 2:
             return rows
-        table, codes = self.columns.config_table, self.columns.configs.codes[rows]
-        settings = table.settings(codes)
+        settings = self.columns.config_table.settings(self.columns.configs.codes[rows])
         changes: Codes = np.zeros(len(rows), dtype=np.int32)
         ranks: list[Codes] = []
         for name in dict.fromkeys([*default, *settings]):
             if name not in settings:
                 continue
-            values, code = settings[name]
+            values, codes = settings[name]
             keys = [preference(Config({name: value}), default) for value in values]
             # The last place is that of configurations without the name.
             is_changed = np.array([*(key[0] for key in keys), 0], dtype=np.int32)
-            changes += is_changed[code]
-            rank = np.full(len(values) + 1, -1, dtype=np.int32)
-            rank[sorted(range(len(values)), key=lambda index: keys[index][1])] = range(len(values))
-            ranks.append(rank[code])
+            rank = np.full(len(keys) + 1, -1, dtype=np.int32)
+            rank[sorted(range(len(keys)), key=lambda index: keys[index][1])] = range(len(keys))
+            changes += is_changed[codes]
+            ranks.append(rank[codes])
         order = np.lexsort([*reversed(ranks), changes])
         preferred: Indices = rows[order]
         return preferred
@@ -157,14 +154,13 @@ def measured_by_input(rows: MeasurementRows) -> dict[Input, MeasuredConfigs]:
     """Collect the configurations of each input, in the order of their first measurements; of
     several measurements of a configuration the last counts."""
     columns = rows.columns
-    width = len(columns.config_table)
-    keys = rows.of(columns.inputs.codes).astype(np.int64) * width
+    keys = rows.of(columns.inputs.codes).astype(np.int64) * len(columns.config_table)
     keys += rows.of(columns.configs.codes)
     _, first = np.unique(keys, return_index=True)
-    _, last = np.unique(keys[::-1], return_index=True)
-    last = len(keys) - 1 - last
-    kept = rows.take(rows.selected[last[np.argsort(first)]])
-    return {problem: MeasuredConfigs(own) for problem, own in by_input(kept).items()}
+    _, from_end = np.unique(keys[::-1], return_index=True)
+    last = len(keys) - 1 - from_end
+    chosen = rows.take(rows.selected[last[np.argsort(first)]])
+    return {problem: MeasuredConfigs(of_input) for problem, of_input in by_input(chosen).items()}
 
 
 def by_input(rows: MeasurementRows) -> dict[Input, MeasurementRows]:
@@ -173,13 +169,13 @@ def by_input(rows: MeasurementRows) -> dict[Input, MeasurementRows]:
         return {}
     inputs = rows.columns.inputs
     codes = rows.of(inputs.codes)
-    order: Indices = np.argsort(codes, kind="stable")
-    known, starts = np.unique(codes[order], return_index=True)
-    groups = np.split(rows.selected[order], starts[1:])
-    pairs = sorted(
-        zip(order[starts].tolist(), known.tolist(), groups, strict=True), key=itemgetter(0)
-    )
-    return {inputs.values[code]: rows.take(group) for _, code, group in pairs}
+    present, first = np.unique(codes, return_index=True)
+    order = np.argsort(codes, kind="stable")
+    groups = np.split(rows.selected[order], np.searchsorted(codes[order], present[1:]))
+    grouped: dict[Input, MeasurementRows] = {}
+    for index in np.argsort(first).tolist():
+        grouped[inputs.values[present[index]]] = rows.take(groups[index])
+    return grouped
 
 
 def interleaved_groups(rows: Sequence[MeasurementRow]) -> list[Interleaved]:

@@ -28,8 +28,8 @@ from harness.core.records import (
     shown,
 )
 from harness.results import schema
+from harness.results.columns import measurement_cells
 from harness.results.database import iso
-from harness.results.gathering import measurement_cells
 from harness.results.notes import OPENTUNER
 from harness.results.reader import Row, referred
 from harness.results.stock import NO_SIZE

@@ -12,8 +12,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Select, Table, func, s
 from harness.core.arrays import Array, Indices
 from harness.core.records import Build, Config, Input, Measurement, Outcome
 from harness.results import schema, stock
-from harness.results.columns import ConfigTable, MeasurementRows
-from harness.results.gathering import Gatherer
+from harness.results.columns import ConfigTable, Gatherer, MeasurementRows
 from harness.results.reader import Cells, read_cells, read_rows, referred, refusing_damage
 from harness.stats.samples import SampleStatistics
 
@@ -60,7 +59,9 @@ def read_measurements(
     """
     with refusing_damage(connection):
         gatherer, times_s = Gatherer(), list[Array]()
-        for cells in read_cells(connection, _READ, _of_campaign_and_asked(key)):
+        # NumPy reads texts of dates thirty times faster than dates.
+        date = stock.result.c.collection_date
+        for cells in read_cells(connection, _READ, _of_campaign_and_asked(key), as_text=date):
             check_measurements(cells)
             costs_s = np.array(cells["collection_cost"], dtype=np.float64)
             # OpenTuner may have recorded none, or an infinite one.
@@ -191,7 +192,8 @@ def _values(connection: Connection, column: Column[Any], ids: Sequence[int]) -> 
         values: dict[int, Any] = {}
         for cells in read_cells(connection, [key, column], select(column).where(key.in_(part))):
             values |= zip(cells["id"], cells[column.name], strict=True)
-        yield from (referred(column.table.name, values, row_id) for row_id in part)
+        for row_id in part:
+            yield referred(column.table.name, values, row_id)
 
 
 def _spaces(connection: Connection, key: CampaignKey, run_ids: Sequence[int]) -> list[str]:

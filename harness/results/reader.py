@@ -11,7 +11,19 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import JSON, Column, Connection, Enum, Select, String, Table, select, type_coerce
+from sqlalchemy import (
+    JSON,
+    Column,
+    ColumnElement,
+    Connection,
+    Enum,
+    Select,
+    String,
+    Table,
+    cast,
+    select,
+    type_coerce,
+)
 
 from harness.core.errors import ResultsError
 from harness.core.plain_pickle import UnsafePickle, load_compressed
@@ -46,23 +58,35 @@ def refusing_damage(connection: Connection) -> Iterator[None]:
 
 
 def read_cells(
-    connection: Connection, columns: Iterable[Column[Any]], chosen: Select[Any] | None = None
+    connection: Connection,
+    columns: Iterable[Column[Any]],
+    chosen: Select[Any] | None = None,
+    as_text: Column[Any] | None = None,
 ) -> Iterator[Cells]:
     """Yield the cells of these columns by name, rows in the order of the ids of the first column's
     table; the id is among the columns.
 
     `chosen` selects rows, perhaps by joins. Equal JSON texts become one object, which nobody may
-    change; pickles stay bytes. Raises ValueError for a cell that cannot be there.
+    change; pickles stay bytes. Cells of the column `as_text` are texts, and not checked.
+
+    Raises ValueError for a cell that cannot be there.
     """
     columns = list(columns)
-    # SQLAlchemy parses JSON, and refuses other words in its own.
-    read = [type_coerce(c, String) if isinstance(c.type, (JSON, Enum)) else c for c in columns]
+    read: list[ColumnElement[Any]] = []
+    for column in columns:
+        if column is as_text:
+            read.append(cast(column, String).label(column.name))
+        elif isinstance(column.type, (JSON, Enum)):  # SQLAlchemy parses JSON, and refuses words
+            read.append(type_coerce(column, String))
+        else:
+            read.append(column)
     query = select(*read) if chosen is None else chosen.with_only_columns(*read)
     row_id = columns[0].table.c.id
     streamed = query.order_by(row_id).execution_options(yield_per=FETCHED)
     for rows in connection.execute(streamed).partitions():
-        cells = dict(zip((c.name for c in columns), zip(*rows, strict=True), strict=True))
-        yield {c.name: _checked(c, cells[c.name], cells["id"]) for c in columns}
+        cells: Cells = dict(zip((c.name for c in columns), zip(*rows, strict=True), strict=True))
+        checked = (column for column in columns if column is not as_text)
+        yield cells | {c.name: _checked(c, cells[c.name], cells["id"]) for c in checked}
 
 
 def read_rows(
@@ -119,33 +143,37 @@ def _is_json(column: Column[Any]) -> bool:
 
 def _checked(column: Column[Any], cells: Sequence[Any], ids: Sequence[Any]) -> Sequence[Any]:
     """Check the cells of a column, and parse JSON, equal texts once."""
+    parse = _parser(column)
     distinct = tuple(set(cells)) if _is_json(column) else cells
     try:
-        parsed = _parser(column)(distinct)
+        parsed = parse(distinct)
     except (ValueError, TypeError):
         for row_id, cell in zip(ids, cells, strict=True):
-            _check_cell(column, cell, row_id)
+            place = f"{column.table.name} {row_id!r}: {column.name}"
+            try:
+                parse((cell,))
+            except UnsafePickle as error:
+                raise UnsafePickle(f"{place}: {error}") from None
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{place} is {_shown(cell)}{_why(column, error)}") from None
         raise
     if not _is_json(column):
         return cells
     return list(map(dict(zip(distinct, parsed, strict=True)).__getitem__, cells))
 
 
-def _check_cell(column: Column[Any], cell: object, row_id: object) -> None:
-    place, why = f"{column.table.name} {row_id!r}: {column.name}", ""
-    try:
-        _parser(column)((cell,))
-        return
-    except UnsafePickle as error:
-        raise UnsafePickle(f"{place}: {error}") from None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        within = first["loc"] if _is_json(column) else ()
-        why = printable(f" ({': '.join([*map(str, within), first['msg']])})")
-    except (ValueError, TypeError):
-        pass
+def _shown(cell: object) -> str:
     shown = repr(cell)
-    raise ValueError(f"{place} is {shown if len(shown) <= 60 else f'{shown[:60]}...'}{why}")
+    return shown if len(shown) <= 60 else f"{shown[:60]}..."
+
+
+def _why(column: Column[Any], error: Exception) -> str:
+    """Return what is wrong with a cell, in parentheses; empty where nobody says."""
+    if not isinstance(error, ValidationError):
+        return ""
+    first = error.errors(include_url=False)[0]
+    within = first["loc"] if _is_json(column) else ()
+    return printable(f" ({': '.join([*map(str, within), first['msg']])})")
 
 
 @lru_cache(1_000)

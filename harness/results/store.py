@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,13 +16,12 @@ from harness import __version__
 from harness.core.records import Config, Environment, Input, Measurement
 from harness.core.text import escaped
 from harness.results import schema, stock
-from harness.results.columns import MeasurementRows
-from harness.results.database import hold_campaign, now, utc_now
-from harness.results.gathering import measurement_cells
+from harness.results.columns import MeasurementRows, measurement_cells
+from harness.results.database import hold_campaign, iso, now, utc_now
 from harness.results.inserting import insert_returning_ids, insert_rows, update_row
 from harness.results.notes import Notes, device_facts, space_notes
 from harness.results.read import CampaignKey, read_measurements
-from harness.results.reader import Row, read_cells, read_run_rows, refusing_damage, run_row
+from harness.results.reader import Row, read_cells, read_run_rows, refusing_damage
 from harness.results.writer import Writer
 from harness.space_file import Spec
 
@@ -143,10 +142,7 @@ class Store(Writer):
             .where(condition, schema.environments.c.fingerprint == environment.fingerprint)
         )
         with refusing_damage(self.connection):
-            last = self.connection.execute(query).scalar() or 0
-            if type(last) is not int:  # SQLite puts texts behind all numbers
-                raise ValueError(f"runs: a campaign is {last!r}")
-        return last
+            return int(self.connection.execute(query).scalar() or 0)
 
     def begin_run(
         self,
@@ -164,7 +160,7 @@ class Store(Writer):
         OpenTuner does. A continued run keeps its first seeds, since otherwise the search would not
         propose the same configurations again.
         """
-        run = self._begun(plan)
+        run = self.begun(plan)
         if run is not None:
             self._continue_run(run, plan)
             return run
@@ -174,6 +170,7 @@ class Store(Writer):
             "version": plan.spec.space_sha256,
             "parameter_info": parameter_info,
         }
+        started_at = utc_now()
         tuning_run: Row = {
             "uuid": uuid.uuid4().hex,
             "program_version_id": self._record_id(stock.program_version, version),
@@ -183,21 +180,21 @@ class Store(Writer):
             "args": args,
             "objective": objective,
             "state": "RUNNING",
-            "start_date": utc_now(),
-            "end_date": None,
+            "start_date": started_at,
         }
         (run_id,) = insert_returning_ids(self.connection, stock.tuning_run, [tuning_run])
         facts = {**plan.environment.notes, **notes.get("facts", {})}
-        row: Row = {
-            "id": run_id,
-            **self._identity(plan),
-            "test_limit": plan.test_limit,
-            "harness_version": __version__,
-            "seeds": [dict(seed) for seed in seeds],
-            "notes": {**notes, **space_notes(plan.spec), "facts": facts},
-        }
+        noted: Notes = {**notes, **space_notes(plan.spec), "facts": facts}
+        row = self._identity(plan)
+        row["id"] = run_id
+        row["test_limit"] = plan.test_limit
+        row["harness_version"] = __version__
+        row["seeds"] = [dict(seed) for seed in seeds]
+        row["notes"] = noted
         insert_rows(self.connection, schema.runs, [row])
-        return replace(_stored_run(run_row({**row, **tuning_run})), is_continued=False)
+        return _StoredRun(
+            run_id, tuple(seeds), "running", plan.test_limit, iso(started_at), noted, False
+        )
 
     def _continue_run(self, run: _StoredRun, plan: RunPlan) -> None:
         facts = run.notes.get("facts", {})
@@ -207,13 +204,31 @@ class Store(Writer):
             "facts": {**facts, **device_facts(facts, plan.environment.notes)},
             "continued_at": now(),
         }
-        self._update_run(run.id, notes=noted, test_limit=plan.test_limit)
+        changed: Row = {"test_limit": plan.test_limit, "notes": noted}
+        update_row(self.connection, schema.runs, run.id, changed)
         changed = {"state": "RUNNING", "end_date": None}
         update_row(self.connection, stock.tuning_run, run.id, changed)
 
     def begun(self, plan: RunPlan) -> _StoredRun | None:
-        """Return the run of this plan; None where it has not begun."""
+        """Return this plan's run; None where it has not begun, or cannot continue: it has no
+        search.
+
+        Raises ResultsError where the row is damaged.
+        """
         return self.read(partial(self._begun, plan))
+
+    def _begun(self, plan: RunPlan) -> _StoredRun | None:
+        run = stock.tuning_run.c
+        same = select(schema.runs).join(stock.tuning_run)
+        same = same.where(run.name == plan.label, run.args.is_not(None))
+        for name, value in self._identity(plan).items():
+            same = same.where(schema.runs.c[name] == value)
+        with refusing_damage(self.connection):
+            for row in read_run_rows(self.connection, same):
+                seeds = tuple(map(Config, row["seeds"]))
+                others = row["state"], row["test_limit"], row["started_at"], row["notes"]
+                return _StoredRun(row["id"], seeds, *others)
+        return None
 
     def answers(self, run_id: int) -> list[AnsweredTest]:
         """Return the answers to a run's tests, in the order in which they were given."""
@@ -227,19 +242,6 @@ class Store(Writer):
         for cells in parts:
             tests += map(AnsweredTest, cells["result_id"], cells["requestor"], cells["hash"])
         return tests
-
-    def _begun(self, plan: RunPlan) -> _StoredRun | None:
-        """Return this plan's run, if it exists and can continue: it has a search.
-
-        Raises ResultsError where the row is damaged.
-        """
-        identity = self._identity(plan)
-        run = stock.tuning_run.c
-        same = select(schema.runs).join(stock.tuning_run)
-        same = same.where(*(schema.runs.c[name] == value for name, value in identity.items()))
-        same = same.where(run.name == plan.label, run.args.is_not(None))
-        with refusing_damage(self.connection):
-            return next(map(_stored_run, read_run_rows(self.connection, same)), None)
 
     def _identity(self, plan: RunPlan) -> dict[str, Any]:
         """Return the cells that a run shares with one of an equal plan."""
@@ -275,7 +277,8 @@ class Store(Writer):
 
     def note_run(self, run_id: int, notes: Notes) -> None:
         """Add notes to a run and mark it as continued now; commit() makes it durable."""
-        self._update_run(run_id, notes={**self._notes(run_id), **notes, "continued_at": now()})
+        noted = {**self.notes_of(run_id), **notes, "continued_at": now()}
+        update_row(self.connection, schema.runs, run_id, {"notes": noted})
 
     def notes_of(self, run_id: int) -> Notes:
         """Return the notes of a run."""
@@ -288,9 +291,6 @@ class Store(Writer):
             (cells,) = read_cells(self.connection, [runs.c.id, runs.c.notes], query)
             notes: Notes = cells["notes"][0]
         return notes
-
-    def _update_run(self, run_id: int, **values: object) -> None:
-        update_row(self.connection, schema.runs, run_id, values)
 
     # ----------------------------------------------------------- measurements
 
@@ -364,14 +364,3 @@ class Store(Writer):
 def _one_line(text: str) -> str:
     """Return a text as one printable line; an error of a host module may hold anything."""
     return escaped(" ".join(text.split()))
-
-
-def _stored_run(row: Row) -> _StoredRun:
-    return _StoredRun(
-        id=row["id"],
-        seeds=tuple(map(Config, row["seeds"])),
-        state=row["state"],
-        test_limit=row["test_limit"],
-        started_at=row["started_at"],
-        notes=row["notes"],
-    )

@@ -10,7 +10,7 @@ from harness.core.records import Input
 from harness.display.progress import Display
 from harness.measure.measurer import Measurer
 from harness.results.columns import MeasurementRows
-from harness.results.present_data import digests_of_data
+from harness.results.fitting import digests_of_data
 
 _SHOWN_AFTER_S = 2.0
 

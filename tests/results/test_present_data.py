@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.results.columns import MeasurementRow, MeasurementRows
-from harness.results.gathering import as_rows
-from harness.results.present_data import changed_data_lines, digests_of_data, of_present_data
+from harness.results.columns import MeasurementRow, MeasurementRows, as_rows
+from harness.results.fitting import changed_data_lines, digests_of_data, of_present_data
 
 SMALL, LARGE = Input({"n": 1}), Input({"n": 2})
 A, B, C = "a" * 64, "b" * 64, "c" * 64
