@@ -48,7 +48,7 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class _StoredRun:
-    """A run that has begun: its id, its first configurations, and whether it is continued."""
+    """A run that has begun: its id, its first configurations, and how far it was."""
 
     id: int
     seeds: tuple[Config, ...]
@@ -56,7 +56,6 @@ class _StoredRun:
     test_limit: int
     started_at: str
     notes: Notes
-    is_continued: bool = True
 
 
 class AnsweredTest(NamedTuple):
@@ -193,7 +192,12 @@ class Store(Writer):
         row["notes"] = noted
         insert_rows(self.connection, schema.runs, [row])
         return _StoredRun(
-            run_id, tuple(seeds), "running", plan.test_limit, iso(started_at), noted, False
+            id=run_id,
+            seeds=tuple(seeds),
+            state="running",
+            test_limit=plan.test_limit,
+            started_at=iso(started_at),
+            notes=noted,
         )
 
     def _continue_run(self, run: _StoredRun, plan: RunPlan) -> None:
@@ -225,9 +229,14 @@ class Store(Writer):
             same = same.where(schema.runs.c[name] == value)
         with refusing_damage(self.connection):
             for row in read_run_rows(self.connection, same):
-                seeds = tuple(map(Config, row["seeds"]))
-                others = row["state"], row["test_limit"], row["started_at"], row["notes"]
-                return _StoredRun(row["id"], seeds, *others)
+                return _StoredRun(
+                    id=row["id"],
+                    seeds=tuple(map(Config, row["seeds"])),
+                    state=row["state"],
+                    test_limit=row["test_limit"],
+                    started_at=row["started_at"],
+                    notes=row["notes"],
+                )
         return None
 
     def answers(self, run_id: int) -> list[AnsweredTest]:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from opentuner.resultsdb.models import BanditInfo, Configuration
+from opentuner.resultsdb.models import Configuration, ProgramVersion, TuningRun
 from opentuner.search.driver import SearchDriver
 from opentuner.search.objective import MinimizeTime
 
@@ -72,10 +72,8 @@ class Driver(SearchDriver):  # type: ignore[misc]
         run_id: int,
         seeds: Sequence[Config],
         manipulator: SpaceManipulator,
-        tuning_run: Any,
-        is_continued: bool,
     ) -> None:
-        """`tuning_run` is OpenTuner's object of the run with this id."""
+        """`run_id` is the row of the run that has begun."""
         self.run_id = run_id
         self.tests = 0  # that counted, replayed ones included
         self._free, self._free_in_a_row = options.free_outcomes, 0
@@ -105,20 +103,13 @@ class Driver(SearchDriver):  # type: ignore[misc]
         super().__init__(
             manipulator,
             extra_seeds=[dict(seed) for seed in reversed(seeds)],  # taken from the end
-            session=search.store.session,
-            tuning_run=tuning_run,
+            session=SimpleNamespace(flush=lambda: None, add=lambda row: None),
+            tuning_run=TuningRun(program_version=ProgramVersion()),
             objective=MinimizeTime(),
             tuning_run_main=SimpleNamespace(results_wait=None, commit=None),
             args=options.for_opentuner(),
         )
-        # Techniques tie their requests to this. Tied to a stored run, each would join its session,
-        # which examines all its objects at every commit.
-        self.tuning_run = None
-        # A continued run has the rows of its bandit, which OpenTuner has just made again.
-        for made in list(self.session.new) if is_continued else ():
-            if isinstance(made, BanditInfo):
-                made.tuning_run = None
-            self.session.expunge(made)
+        self.tuning_run = None  # requests are of no run of a session (harness.search.patches)
 
     # ----------------------------------------------------------------------- proposals
 

@@ -25,14 +25,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-from opentuner.resultsdb.models import CompressedPickler, TuningRun
+from opentuner.resultsdb.models import CompressedPickler
 from opentuner.search.objective import MinimizeTime
 
 from harness.core.arrays import Flags
 from harness.core.machine import notes
 from harness.core.records import Config
 from harness.results import MeasurementRows, RunPlan, Store
-from harness.results.reader import refusing_damage
 from harness.search.driver import Driver
 from harness.search.manipulator import SpaceManipulator
 from harness.search.options import EndReason, InputSearch, Searched, SearchOptions
@@ -86,8 +85,6 @@ def _begun(search: InputSearch, options: SearchOptions) -> Driver:
         objective=CompressedPickler.dumps(MinimizeTime()),
         parameter_info=manipulator.parameters_to_json(),
     )
-    with refusing_damage(store.connection):
-        tuning_run = store.session.get(TuningRun, begun.id)
     random.seed(stream)  # techniques draw from the two global generators
     np.random.seed(random.getrandbits(32))
     seeds = _starts(begun.seeds, options.seeds, space)
@@ -97,8 +94,6 @@ def _begun(search: InputSearch, options: SearchOptions) -> Driver:
         run_id=begun.id,
         seeds=seeds,
         manipulator=manipulator,
-        tuning_run=tuning_run,
-        is_continued=begun.is_continued,
     )
 
 

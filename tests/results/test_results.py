@@ -204,12 +204,12 @@ def test_campaigns_come_last_begun_first(database: str) -> None:
 def test_run_with_an_equal_plan_is_continued(database: str) -> None:
     with opened(database) as store:
         search = begin_search(store)
-        assert not store.begin_run(make_plan(technique="B"), {}, args=b"N.").is_continued
+        assert store.begin_run(make_plan(technique="B"), {}, args=b"N.").id != search.run_id
         search.test(make_ok(1))
         store.end_run(search.run_id, "interrupted")
     with opened(database) as store:
         begun = store.begin_run(dataclasses.replace(make_plan(), test_limit=9), {})
-        assert (begun.id, begun.is_continued) == (search.run_id, True)
+        assert begun.id == search.run_id
         (answer,) = store.answers(begun.id)
         assert (answer.measurement_id, answer.requestor) == (1, REQUESTOR)
         assert answer.digest == make_config(1).digest
@@ -223,7 +223,7 @@ def test_measurements_without_a_search_are_a_run_of_their_own(database: str) -> 
         first = store.begin_run(make_plan(), {})
         again = store.begin_run(make_plan(), {})
         store.commit()
-    assert (first.id, again.id, again.is_continued) == (1, 2, False)
+    assert (first.id, again.id) == (1, 2)
     assert count(database, "tuning_run") == 2
 
 
