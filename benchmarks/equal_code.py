@@ -107,7 +107,7 @@ def is_any_claim(comparison: Comparison) -> bool:
 
 
 def claims_across(database: Path) -> tuple[bool, bool]:
-    """Say whether `harness.dispatch` writes a choice by input from a database, and whether one
+    """Say whether `harness dispatch` writes a choice by input from a database, and whether one
     configuration for all inputs is called faster than the default."""
     (results,) = read_results([str(database)])
     matrix = matrix_of(results)
@@ -254,7 +254,7 @@ def _rerun(
     bench: Bench,
     begins: float | None,
 ) -> bool:
-    """Rerun both sides as `harness.compare --rerun` does, and say whether anything is claimed."""
+    """Rerun both sides as `harness compare --rerun` does, and say whether anything is claimed."""
     base, candidate = (str(database) for database in databases)
     (planned,) = plan_rerun(base, candidate, [specs[1].path], [specs[0].path])
     opened = opened_sides(planned, lambda spec, beside: bench.open(spec, beside, begins))

@@ -3,7 +3,7 @@
     python -m harness dispatch results/mvmul.db -o out/
     python examples/run_mvmul.py out/ 4096 512
 
-`harness.dispatch` writes `out/`; beside it, this needs only PyOpenCL.
+`harness dispatch` writes `out/`; beside it, this needs only PyOpenCL.
 """
 
 from __future__ import annotations

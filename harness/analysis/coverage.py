@@ -102,7 +102,7 @@ def _reason(results: Results, problem: Input, run: Run | None) -> str:
     if run is None:
         return "the search ended before it"
     if run.technique == RERUN:
-        return "`harness.compare --rerun` measured it, and searched nothing"
+        return "`harness compare --rerun` measured it, and searched nothing"
     if run.state == "running":
         return "its search was killed, or is still running"
     return "its search was stopped" if run.state == "interrupted" else "no tests were requested"

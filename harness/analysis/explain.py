@@ -1,6 +1,6 @@
 """Explain the times in a results database with a tree, and judge how well it predicts.
 
-Pure functions on plain tables, for scripts, harness.analyse and harness.report; `samples` makes the
+Pure functions on plain tables, for scripts, harness analyse and harness report; `samples` makes the
 table. The model is Starchart's tree (harness.models.starchart).
 """
 

@@ -1,7 +1,7 @@
 """Report on single inputs: the best configuration, its speed-up, ties and finalists.
 
 Pure functions over measurements; harness.tune calls them on what it has just measured,
-harness.analyse on what a database holds.
+harness analyse on what a database holds.
 """
 
 from __future__ import annotations

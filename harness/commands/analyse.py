@@ -96,7 +96,7 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     measured, default = results.measured, results.default
     if not measured:
         is_rerun = any(run.technique == RERUN for run in results.runs)
-        rerun = "`harness.compare --rerun` measured it, and searched nothing"
+        rerun = "`harness compare --rerun` measured it, and searched nothing"
         why = rerun if is_rerun else "no measurements yet"
         print_lines(console, [f"{title}: {why}", *reservations(results)])
         return True

@@ -1,4 +1,4 @@
-"""The table of the inputs that `harness.tune` and `harness.analyse` print, with the speed-ups over
+"""The table of the inputs that `harness.tune` and `harness analyse` print, with the speed-ups over
 named baselines and the baselines that failed."""
 
 from __future__ import annotations

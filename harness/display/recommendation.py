@@ -138,7 +138,7 @@ def _where_illegal(study: Study) -> str:
     every = np.ones_like(matrix.applies)
     first = learnt.indices(matrix.features, every)
     is_legal = matrix.applies[np.arange(len(first)), first].all()
-    return "" if is_legal else " (where that is illegal, harness.dispatch takes the next best)"
+    return "" if is_legal else " (where that is illegal, harness dispatch takes the next best)"
 
 
 # ----------------------------------------------------------------------------- by input

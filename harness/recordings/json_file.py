@@ -4,7 +4,7 @@
 A cache's times are in milliseconds. `time` is the tuned quantity. The raw samples `times` count
 only if `time` is their mean or median: a user-defined time, such as one with transfers, is neither.
 
-T4's schema has neither inputs nor messages. `harness.export` adds the properties `input`,
+T4's schema has neither inputs nor messages. `harness export` adds the properties `input`,
 `outcome`, `message` and `technique` to a result, and the environment to the metadata; other readers
 ignore them.
 """

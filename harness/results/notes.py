@@ -60,7 +60,7 @@ class StoredParameter(TypedDict):
 # ------------------------------------------------------------------------- notes
 
 RERUN = "rerun"
-"""The technique of the runs of `harness.compare --rerun`, which searches nothing."""
+"""The technique of the runs of `harness compare --rerun`, which searches nothing."""
 
 OPENTUNER = "OpenTuner"
 """Who made a run that was imported from OpenTuner's tables."""

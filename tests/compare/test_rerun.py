@@ -1,4 +1,4 @@
-"""harness.compare --rerun: both sides measured together, on a machine whose noise is scripted."""
+"""harness compare --rerun: both sides measured together, on a machine whose noise is scripted."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_analyse_says_what_the_database_of_a_rerun_holds(
     capsys.readouterr()
     assert analyse([str(tmp_path / "rerun.db")]) == 0
     printed = capsys.readouterr().out
-    assert ": `harness.compare --rerun` measured it, and searched nothing\n" in printed
+    assert ": `harness compare --rerun` measured it, and searched nothing\n" in printed
 
 
 @pytest.mark.parametrize("name", ["base.db", "candidate.db"])

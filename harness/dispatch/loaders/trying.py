@@ -29,7 +29,7 @@ class TryingKernel:
         if try_top and dispatcher.DATA["choice"]["worth_a_try"] is None:
             raise ValueError(
                 f"{dispatcher.NAME} predicts no times, so there is no shortlist to try; write it "
-                "with harness.dispatch --choice ensemble"
+                "with harness dispatch --choice ensemble"
             )
         if try_top and dispatcher.DATA["launch"] is None:
             raise ValueError(
