@@ -162,8 +162,8 @@ class ExportOptions(Options):
 @dataclass(frozen=True)
 class MergeOptions(Options):
     """Add the measurements of results databases to OUT; those that OUT has already are not added
-    again. The inputs do not change; OpenTuner may have made them without harness. OUT has
-    OpenTuner's tables too, so a merged search can be continued there."""
+    again. The inputs do not change; OpenTuner may have made them without harness. A merged search
+    can be continued in OUT."""
 
     out: str = argument(TEXT, "OUT")
     """database to add to (SQLite file or postgresql:// URL); may be new"""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def fitting(
     limits: Mapping[str, int],
     inputs: Collection[Input] = (),
     names: frozenset[str] | None = None,
-    present: Mapping[Input, str | None] | None = None,
+    present: Mapping[Input, str | None] = MappingProxyType({}),
 ) -> VersionRows:
     """Choose the measurements that count for the version of its space that a campaign has.
 
@@ -68,6 +69,9 @@ def fitting(
         wanted = set(inputs)
         takes_part = np.array([p in wanted for p in columns.inputs.values], dtype=np.bool_)
         rows = rows.where(takes_part[rows.of(columns.inputs.codes)])
+    dates = rows.of(rows.columns.measured_at)
+    if np.any(dates[1:] < dates[:-1]):  # a merged database has its rows in another order
+        rows = rows.take(rows.selected[np.argsort(dates, kind="stable")])
     rows, changed = of_present_data(rows, present)
     names, has_names, differing = _names(rows, campaign, names)
     has_values, gone = _values(rows, campaign)
@@ -171,15 +175,14 @@ def _allowed(
 
 
 def of_present_data(
-    rows: MeasurementRows, present: Mapping[Input, str | None] | None = None
+    rows: MeasurementRows, present: Mapping[Input, str | None] = MappingProxyType({})
 ) -> tuple[MeasurementRows, Mapping[Input, int]]:
     """Keep the measurements whose data are still those of their input; count the others by input.
 
-    `present` has the digest of each input's present data; an input that it lacks, or whose digest
-    is None, keeps all. Without `present`, it is the digest of the input's last measurement.
+    `present` has the digests of inputs' present data, None where they differ each time: then all
+    count. That of another input is the digest of its last measurement.
     """
-    if present is None:
-        present = _of_last(rows)
+    present = {**_of_last(rows), **present}
     set_aside: dict[Input, int] = {}
     if not present:
         return rows, set_aside

@@ -94,6 +94,7 @@ class Notes(TypedDict, total=False):
     continued_at: str  # when it was last continued, by its search or by a later stage
     ended: str  # why its search ended by itself, a `harness.search.EndReason`
     data_seed: Whole  # the seed of the data on which an input's finals are measured
+    data_sha256: str  # the digest of the input's data, as the last command found them
     legal: Whole  # how many configurations of the input are legal, where that was counted
     limits: dict[Line, Whole]  # the device's, which constraints and launches may name
     same: tuple[Line, ...]  # constraints: values that are the same on all inputs

@@ -152,12 +152,14 @@ class TunedSpace:
     def path(self) -> Path | None:
         """The file as seen from the current folder; None where it is not found. A relative path is
         also sought from the database's folder and from the one above, for a `results/NAME.db`."""
+        noted = self.noted[0] if self.noted else f"spaces/{self.name}.yaml"
         folders = [Path()]
         for database in filter(None, map(sqlite_path, self.databases)):
-            folders += [database.parent, database.parent / ".."]
-        for noted in (*self.noted, f"spaces/{self.name}.yaml"):
-            for folder in folders:
-                path = Path(os.path.normpath(folder / noted))
-                if path.suffix in (".yaml", ".yml") and os.path.isfile(path):
-                    return path
+            folders.append(database.parent)
+            if database.parent.name == "results":
+                folders.append(database.parent / "..")
+        for folder in folders:
+            path = Path(os.path.normpath(folder / noted))
+            if path.suffix in (".yaml", ".yml") and os.path.isfile(path):
+                return path
         return None

@@ -84,7 +84,22 @@ class Results:
     def fitting(self) -> VersionRows:
         """The measurements that count for the campaign's version of the space, and the others."""
         rows = as_rows(self.all_rows).by(self.campaign.statistic)
-        return fitting(rows, self.campaign, self.limits, {run.problem for run in self.runs})
+        inputs = {run.problem for run in self.runs}
+        present = self._noted_data(by_input(rows))
+        return fitting(rows, self.campaign, self.limits, inputs, present=present)
+
+    def _noted_data(self, measured: Mapping[Input, MeasurementRows]) -> dict[Input, str]:
+        """Return the digests of the data that commands found last, of the inputs that were not
+        measured since: the data may be those of an earlier time again."""
+        digests: dict[Input, str] = {}
+        for run in self._runs_in_order:
+            if run.problem not in measured or "data_sha256" not in run.notes:
+                continue
+            rows = measured[run.problem]
+            noted_at = np.datetime64(run.last_at.removesuffix("+00:00"))
+            if rows.of(rows.columns.measured_at).max() <= noted_at:
+                digests[run.problem] = run.notes["data_sha256"]
+        return digests
 
     @property
     def rows(self) -> MeasurementRows:

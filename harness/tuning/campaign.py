@@ -108,6 +108,9 @@ class Campaign(State):
                 noted, legal = notes.copy(), self.space(problem).count
                 if legal is not None:
                     noted["legal"] = legal
+                digest = self.data_digests.get(problem)
+                if digest is not None:
+                    noted["data_sha256"] = digest
                 store.note_run(run_id, noted)
 
         store.transact(note)

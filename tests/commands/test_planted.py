@@ -84,12 +84,10 @@ def test_pickled_columns_are_never_run(tuned: list[str], database: Path, capsys:
     codes = run_all(tuned, database)
     assert codes == [0, 0, 0, 0, codes[4], 0, 2]  # dispatch has too few inputs
     merging = capsys.readouterr().err
-    assert tune([*tuned, "--test-limit", "8", "--database", str(database)]) == 2  # goes on
-    tuning = capsys.readouterr().err
+    assert tune([*tuned, "--test-limit", "8", "--database", str(database)]) == 0  # reads no pickle
     assert not planted.exists()
     assert f"OpenTuner's record in {database} is refused: " in merging
-    assert f"OpenTuner's record in {database} is refused: a pickle of" in tuning
-    assert all("mkdir" in message for message in (merging, tuning))
+    assert "mkdir" in merging
 
 
 def test_pickles_in_other_opentuner_columns_are_never_run(tuned: list[str], database: Path) -> None:

@@ -135,11 +135,18 @@ def test_changed_data_are_measured_anew(folder: Path, capsys: Capture) -> None:
 
 
 def test_data_as_they_were_count_again(folder: Path, capsys: Capture) -> None:
-    for factor in (1, 2):
-        reading(folder, factor)
-        tuned(folder, capsys)
+    reading(folder, 1)
+    tuned(folder, capsys)
+    (first,) = read_results(str(folder / "r.db"))
+    reading(folder, 2)
+    tuned(folder, capsys)
+    (other,) = read_results(str(folder / "r.db"))
     reading(folder, 1)
     assert "4 tests were answered from the database" in tuned(folder, capsys)
+    (again,) = read_results(str(folder / "r.db"))
+    counted = {row.uuid for row in again.rows}
+    assert counted >= {row.uuid for row in first.rows}
+    assert counted.isdisjoint(row.uuid for row in other.rows)
 
 
 def test_progress_is_shown_where_data_take_long(

@@ -253,7 +253,7 @@ def test_python_is_told_its_own_arguments(space: Path, static: Path, tmp_path: P
         found.dispatcher(tmp_path / "out", space=str(space), choice="gadpt")
     assert found.dispatcher(tmp_path / "out", space=str(space))
     space.unlink()
-    with pytest.raises(UsageError, match="name a space of this kernel with `space=FILE`"):
+    with pytest.raises(UsageError, match="name the YAML file of small with `space=FILE`"):
         found.dispatcher(tmp_path / "out")
 
 

@@ -408,5 +408,5 @@ def test_an_encrypted_scheduler_needs_a_certificate() -> None:
 
 def test_a_worker_under_a_nanny_is_refused(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
-    with pytest.raises(BackendUnavailable, match=r"start it with `harness\.worker ADDRESS`"):
+    with pytest.raises(BackendUnavailable, match=r"start it with `harness worker ADDRESS`"):
         two[1].devices()

@@ -353,7 +353,7 @@ def test_yaml_is_no_recording(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     path.write_text(MAPPING)
     with pytest.raises(
-        RecordingError, match=r"is YAML, .* To tune a space: python -m harness\.tune"
+        RecordingError, match=r"is YAML, .* To tune a space: python -m harness tune"
     ):
         read_recording(path)
 
