@@ -63,6 +63,10 @@ class _NamedValues(Mapping[str, "Value"]):
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave out what is cached: each process hashes texts by numbers that it draws."""
+        return type(self), (self._values,)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and self._identity == other._identity
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -63,6 +66,16 @@ def test_only_plain_finite_values_are_taken(value: object) -> None:
 
 def test_config_survives_the_way_to_another_process() -> None:
     assert pickle.loads(pickle.dumps(CONFIG)) == CONFIG
+
+
+def test_a_config_of_another_process_has_the_hash_of_this_one() -> None:
+    code = (
+        "import pickle, sys; from harness.core.records import Config; config = Config({'A': 'x'}); "
+        "hash(config); sys.stdout.buffer.write(pickle.dumps(config))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
+    assert pickle.loads(done.stdout) in {Config({"A": "x"})}
 
 
 def test_config_is_shown_as_people_write_it() -> None:
