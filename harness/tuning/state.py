@@ -235,7 +235,7 @@ class State:
             return {}
         stored = by_input(self._stored)
         measured = {p: stored[p] for p in self.spec.inputs if p in stored}
-        return present_digests(measured, self.measurer, self.display)
+        return present_digests(measured, self.pool.left, self.display)
 
     def _may_end_otherwise(self) -> Flags:
         """Say which searched configurations timed out under a shorter deadline than the present
