@@ -1,10 +1,12 @@
-/* Dense matrix-vector product, y = A x: Fujimoto's blocked kernel (2008), as G-ADAPT tuned it.
+/* Dense matrix-vector product, y = A x: Fujimoto's blocked kernel (2008), which G-ADAPT tuned. The
+ * original reads A and x through textures; here they are arrays in global memory.
  *
  * A square block of SIDE x SIDE threads owns SIDE rows of A. It walks along them in steps of
  * THRD = SIDE * SIDE columns: the block's threads bring that piece of x into local memory, one
  * element each; then every row is shared by SIDE threads ("lanes"), each multiplying SIDE / 4
  * groups of four columns, with neighbouring lanes on neighbouring groups so that reads of A
- * coalesce. At the end the SIDE partial sums of a row are added as a tree.
+ * coalesce. At the end the SIDE partial sums of a row are added as a tree, in halves that are rounded
+ * up.
  *
  * Launch: SIDE x SIDE threads, ceil(m / SIDE) blocks in one dimension.
  * A is row-major, m x n; any m >= 1 and 1 <= n <= 2^30; A and x start at multiples of 16 bytes.
@@ -32,12 +34,20 @@
 #define SIDE 4
 #elif THRD == 64
 #define SIDE 8
+#elif THRD == 144
+#define SIDE 12
 #elif THRD == 256
 #define SIDE 16
+#elif THRD == 400
+#define SIDE 20
+#elif THRD == 576
+#define SIDE 24
+#elif THRD == 784
+#define SIDE 28
 #elif THRD == 1024
 #define SIDE 32
 #else
-#error "THRD must be 16, 64, 256 or 1024: the square of a block side that is a multiple of 4"
+#error "THRD must be the square of a block side that is a multiple of 4, from 16 to 1024"
 #endif
 
 /* Element c, and group i of four elements, of the present piece of x. */
@@ -85,9 +95,10 @@ mvmul(GLOBAL const float *RESTRICT A, GLOBAL const float *RESTRICT x, GLOBAL flo
     }
 
     partial[THREAD_Y][lane] = sum;
-    for (int distance = SIDE / 2; distance > 0; distance /= 2) {
+    for (int left = SIDE, distance; left > 1; left = distance) {
+        distance = (left + 1) / 2;
         BARRIER();
-        if (lane < distance) partial[THREAD_Y][lane] += partial[THREAD_Y][lane + distance];
+        if (lane + distance < left) partial[THREAD_Y][lane] += partial[THREAD_Y][lane + distance];
     }
     if (lane == 0 && row < m) y[row] = partial[THREAD_Y][0];
 }

@@ -56,6 +56,23 @@ def test_configurations_of_mvmul_and_reduction_verify(opencl: Backend) -> None:
         assert found.outcome is Outcome.OK, found.message
 
 
+@pytest.mark.slow
+def test_mvmul_takes_every_side_that_four_divides(tmp_path: Path, opencl: Backend) -> None:
+    sides = (4, 8, 12, 16, 20, 24, 28, 32)
+    path = tmp_path / "sides.yaml"
+    path.write_text(
+        f"extends: {SPACES / 'gadapt' / 'mvmul.yaml'}\nname: sides\ntitle: Blocks of every side\n"
+        "parameters:\n"
+        f"  THRD: {{values: {[side * side for side in sides]}, role: launch, default: 256}}\n"
+        "  LU: {type: integer, min: 1, max: 8, role: source, default: 1}\n"
+        "constraints: [LU <= sqrt(THRD) / 4]\n"
+    )
+    problem = Input({"m": 37, "n": 3100})
+    changes = [{"THRD": side * side, "LU": side // 4} for side in sides]
+    for found in measured(load_spec(path).with_measure(SHORT), opencl, problem, *changes):
+        assert found.outcome is Outcome.OK, found.message
+
+
 # ---------------------------------------------------------------------------------------- Starchart
 
 # No block, tile or number of threads is a power of two, and none divides its input.
