@@ -2,9 +2,10 @@
 
 Liu, Zhang, Shen, "A Cross-Input Adaptive Framework for GPU Program Optimizations", IPDPS 2009. Each
 numeric parameter has a regression tree over the raw sizes, their logarithms, products and ratios,
-with a linear least-squares model in each leaf, whose value is rounded to the nearest legal one.
-Each choice, flag or enumeration has a classification tree. The model is judged by leaving inputs
-out, by how often it hits the very best configuration.
+with a linear least-squares model in each leaf, whose value is rounded to the nearest legal one. It
+splits where the squared error falls most; the paper splits by entropy. Each choice, flag or
+enumeration has a classification tree. The model is judged by leaving inputs out, by how often it
+hits the very best configuration.
 
     model = fit(features, best)             # tables with a row an input
     model.predict(features)                 # a table of configurations

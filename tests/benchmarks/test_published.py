@@ -16,6 +16,7 @@ import pytest
 from benchmarks import papers, public_data, published
 from harness.commands.run import run
 from harness.models.starchart import Growth
+from harness.space_file import load_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "results" / "papers.md").read_text(encoding="utf-8")
@@ -69,6 +70,19 @@ def test_table_1_of_g_adapt_is_whole() -> None:
     shown = {claim["name"]: claim["paper"] for claim in CLAIMS}
     for prefix in ("gadapt-table", "gadapt-cpu-table"):
         assert {kernel: shown[f"{prefix}-{kernel}"] for kernel in TABLE_1} == TABLE_1
+
+
+def test_printed_bound_of_mvmul_allows_the_124_tests_of_the_paper(tmp_path: Path) -> None:
+    path = tmp_path / "sides_8_12_16.yaml"
+    path.write_text(
+        f"extends: {ROOT / 'spaces' / 'gadapt' / 'mvmul.yaml'}\nname: sides_8_12_16\n"
+        "title: Blocks of 8 x 8, 12 x 12 and 16 x 16\n"
+        "parameters:\n"
+        "  THRD: {values: [64, 144, 256], role: launch, default: 256}\n"
+        "  LU: {type: integer, min: 1, max: 4, role: source, default: 1}\n"
+        "constraints: [LU <= sqrt(THRD) / 4]\n"
+    )
+    assert papers.fewest_and_most_tests(load_spec(path)) == (120, 135)
 
 
 def test_page_is_what_the_command_prints_below_its_head(capsys: pytest.CaptureFixture[str]) -> None:
