@@ -11,7 +11,7 @@ installed, on a machine that does nothing else:
     python -m benchmarks.gadapt
 
 All seven programs take 10 minutes on a CPU, `--kernel` one takes minutes or less. The last line is
-one JSON object of its figures, which `benchmarks/published.py` reads from results/gadapt/. The
+one JSON object of its figures, which `benchmarks/papers.py` reads from results/gadapt/. The
 paper, on a GPU: the best configuration on 80 to 100 % of the inputs, 1.5 to 2.8 times as fast as
 the default, and up to 6.4 times slower with the best configuration of another input.
 """

@@ -1,227 +1,232 @@
-"""Our figures for the claims of papers that need no campaign: each takes a minute at most.
+"""Print each claim of the papers (claims.yaml), its figure, ours, the device, and our command.
 
-They come from the expressions and spaces of this project, and from the samples of Starchart's
-authors (tests/data). Each function returns the figure's text.
+Our figures come from the results of the benchmark that a claim names, or are computed by
+benchmarks/paper_figures.py and benchmarks/public_data.py and stored in results/published.jsonl.
+Claims that take a GPU are marked; what a CPU measured of the same kernels has another table. This
+prints the tables of results/papers.md, and computes nothing:
+
+    python -m benchmarks.papers
+
+`--compute` computes all figures again, or those of the named claims, keeps them, and writes the
+tables to results/papers.md, below its head. Each figure takes a minute at most. Those from public
+measurements of GPUs need the folder that results/reproduction.md describes:
+
+    python -m benchmarks.papers --compute starchart-share lift-split
+    python -m benchmarks.papers --compute --data FOLDER
+
+The last line is one JSON object with our figures.
 """
 
 from __future__ import annotations
 
-import csv
-import statistics
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import argparse
+import datetime
+import json
+import string
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import pandas as pd
+import yaml
 
-from benchmarks.gadapt import SPACES as GADAPT
-from benchmarks.starchart import PUBLISHED_SAMPLES
-from benchmarks.starchart import SPACES as STARCHART
-from benchmarks.stencil_campaign import PROGRAMS
-from harness.core.arrays import Array
-from harness.core.records import Config
-from harness.models.gadapt import judge
-from harness.models.starchart import Growth, grow
-from harness.search.techniques import steps_up
-from harness.space import ConstrainedSpace
-from harness.space_file import Spec, load_spec
-from harness.stencil import grid, join, map_global, map_seq, split, user_fun
-from harness.stencil.explore import explore
-from harness.stencil.features import features
-from harness.stencil.lower import lower
-from harness.stencil.nest import NdRange
-from harness.stencil.space_files import Definition
+from benchmarks import paper_figures, public_data
+from benchmarks.frame import Figures, benchmark, option
+from benchmarks.paper_figures import ROOT
+from harness.core.errors import UsageError
 
-ROOT = Path(__file__).resolve().parents[1]
-KMEANS = ["ppb", "tpp", "consec"]
-PUBLISHED_THRESHOLD = 1e-6
-"""The paper has "0 or a small value"; on the authors' samples this gives their 40 leaves."""
+Claim = Mapping[str, Any]
+Record = dict[str, dict[str, Any]]
 
-_DRAWS, _FEW_DRAWS = 50, 10
-_MORE_TIME = 1.1
-_EXPRESSIONS = 1000
+RESULTS = ROOT / "results"
+RECORD, PAGE = RESULTS / "published.jsonl", RESULTS / "papers.md"
+COMPUTED = [*paper_figures.COMPUTED, *public_data.COMPUTED]
+HEAD = ("claim", "paper", "ours", "device", "command")
+GPU_NEEDED = "**needs a GPU**"
+NOT_MEASURED = "not measured"
+_MOST = 4  # configurations of a list
 
 
-# ------------------------------------------------------------------------------------ G-ADAPT
+def read_papers() -> list[dict[str, Any]]:
+    """Read claims.yaml: papers, each with its `claims` and with those tried `on_a_cpu`. A claim
+    whose figures are those of several kernels becomes one claim for each."""
+    path = Path(__file__).with_name("claims.yaml")
+    found: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for paper in found:
+        for part in ("claims", "on_a_cpu"):
+            paper[part] = [one for claim in paper.get(part, []) for one in _by_kernel(claim)]
+    return found
 
 
-def fewest_and_most_tests(spec: Spec) -> tuple[int, int]:
-    """Count the tests of hill climbing on all inputs, whatever the times: follow each way up."""
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl")
-
-    def climbed(here: Config, known: dict[Config, tuple[int, int]]) -> tuple[int, int]:
-        if here not in known:
-            steps = list(steps_up(space, here))
-            ways = [climbed(step, known) for step in steps] or [(0, 0)]
-            fewest, most = min(low for low, _ in ways), max(high for _, high in ways)
-            known[here] = fewest + len(steps), most + len(steps)
-        return known[here]
-
-    fewest, most = climbed(space.decode([0] * len(space.parameters)), {})
-    return len(spec.inputs) * (1 + fewest), len(spec.inputs) * (1 + most)
-
-
-def climbing_tests() -> str:
-    """Count the fewest and the most tests of each program's space."""
-    counts = {path.stem: fewest_and_most_tests(load_spec(path)) for path in GADAPT.glob("*.yaml")}
-    return "; ".join(
-        f"{name} {fewest}" + (f" to {most}" if most > fewest else "")
-        for name, (fewest, most) in sorted(counts.items())
-    )
+def _by_kernel(claim: Claim) -> Iterator[Claim]:
+    if not isinstance(claim["paper"], Mapping):
+        yield claim
+        return
+    for kernel, figure in claim["paper"].items():
+        yield {
+            **claim,
+            "name": f"{claim['name']}-{kernel}",
+            "claim": f"{kernel}: {claim['claim']}",
+            "paper": figure,
+            "kernel": kernel,
+            "command": claim["command"].replace("KERNEL", kernel),
+        }
 
 
-_LABELS: Mapping[str, Callable[[pd.DataFrame], Array]] = {
-    "mvmul": lambda table: np.where((table["m"] / table["n"]).rank() <= 4, 256, 64),
-    "reduction": lambda table: np.where(table["n"].isin([2**19, 2**20]), 64, 128),
-    "transpose": lambda table: np.where(table["width"] * table["height"] > 4_000_000, 4, 16),
-}
-"""The best value on each input as the paper has it; on other programs it is always the same."""
+def all_claims() -> list[Claim]:
+    """Return the claims of all papers."""
+    return [claim for paper in read_papers() for claim in paper["claims"] + paper["on_a_cpu"]]
 
 
-def label_accuracy() -> str:
-    """Judge our model of G-ADAPT on the paper's best values, each input left out in turn."""
-    parts = []
-    for name, label in _LABELS.items():
-        inputs = [dict(problem) for problem in load_spec(GADAPT / f"{name}.yaml").inputs]
-        features = pd.DataFrame(inputs)
-        values, best, counts = np.unique(label(features), return_inverse=True, return_counts=True)
-        times_s = np.where(best[:, None] == np.arange(len(values)), 1.0, 2.0)
-        accuracy = judge(features, pd.DataFrame({"value": values}), times_s).accuracy
-        frequent = counts.max() / len(best)
-        told = f"always the most frequent value: {frequent:.1%}"
-        told += ", so the model adds nothing" if accuracy <= frequent else ""
-        parts.append(f"{name} {accuracy:.1%} ({told})")
-    return "; ".join(parts)
+def read_record() -> Record:
+    """Read the computed figures, their rows and dates by claim."""
+    rows = map(json.loads, RECORD.read_text(encoding="utf-8").splitlines())
+    return {row.pop("claim"): row for row in rows}
 
 
-# ---------------------------------------------------------------------------------- Starchart
+def short(device: str) -> str:
+    """Shorten `pthread-AMD EPYC, 2 compute units (Portable Computing Language, ...)`, which is
+    PoCL's name of a CPU, and other names alike."""
+    name, _, rest = device.partition(", ")
+    on_cpu = any(platform in rest for platform in ("Portable Computing Language", "PoCL"))
+    return f"{name.removeprefix('pthread-')} (CPU), PoCL" if on_cpu else name
 
 
-def published_samples() -> pd.DataFrame:
-    """Read the authors' samples of kmeans: three parameters, the time and the power."""
-    path = ROOT / "tests" / "data" / "starchart" / "kmeans.csv"
-    table: pd.DataFrame = pd.read_csv(path, comment="#")
-    return table
+def recorded(claim: Claim) -> tuple[str, str]:
+    """Format our figure from the JSON lines of a benchmark: of each kernel its last row, or one
+    object. Returns the text, and the devices, dates and load averages."""
+    found: dict[str, tuple[str, str, list[float]]] = {}
+    for line in (RESULTS / claim["file"]).read_text(encoding="utf-8").splitlines():
+        run = json.loads(line)
+        where = f"{short(run['device'])}; {run['date']}"
+        for row in run[claim["rows"]] if "rows" in claim else [run]:
+            name = row.get("kernel", "")
+            if claim.get("kernel", name) == name:
+                found[name] = _text(claim, row), where, run.get("load", [])
+    if not found:
+        return NOT_MEASURED, "-"
+    texts = [f"{name} {found[name][0]}".strip() for name in sorted(found)]
+    where = ", ".join(dict.fromkeys(where for _, where, _ in found.values()))
+    load = [average for _, _, averages in found.values() for average in averages]
+    under = f"; load {min(load):.0f} to {max(load):.0f}" if load else ""
+    return "; ".join(texts).removeprefix(f"{claim.get('kernel', '')} "), where + under
 
 
-def tree_errors(
-    table: pd.DataFrame, target: str, names: Sequence[str], growth: Growth, samples: int, draws: int
-) -> tuple[list[float], list[int]]:
-    """Return for each draw of samples the median relative error of their tree on all others, and
-    the number of its leaves."""
-    found, leaves = list[float](), list[int]()
-    for seed in range(draws):
-        order = np.random.default_rng(seed).permutation(len(table))
-        known, unseen = table.iloc[order[:samples]], table.iloc[order[samples:]]
-        tree = grow(known, target, names, growth)
-        actual = unseen[target].to_numpy()
-        found.append(float(np.median(np.abs(tree.predict(unseen).to_numpy() - actual) / actual)))
-        leaves.append(len(list(tree.root.leaves())))
-    return found, leaves
+class _Cells(string.Formatter):
+    """Formats a figure with its interval or range, and its unit after a blank; one that a row lacks
+    was not measured."""
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        try:
+            return super().get_field(field_name, args, kwargs)
+        except (KeyError, TypeError):  # an older row, or a figure that this kernel does not have
+            return None, field_name
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if value is None:
+            return NOT_MEASURED
+        if isinstance(value, Mapping):
+            value = [value["median"], value["min"], value["max"]]
+        if isinstance(value, list):
+            middle, low, high = (format(number, format_spec) for number in value)
+            return f"{middle} [{low}, {high}]"
+        spec, blank, unit = format_spec.partition(" ")
+        return format(value, spec) + blank + unit
 
 
-def errors(target: str, growth: Growth, draws: int) -> tuple[list[float], list[int]]:
-    """Return the errors and leaves of trees of 200 of the authors' samples."""
-    return tree_errors(published_samples(), target, KMEANS, growth, PUBLISHED_SAMPLES, draws)
+def _text(claim: Claim, row: Mapping[str, Any]) -> str:
+    """Format a row, or say why it decides nothing; of best configurations show the first ones."""
+    if "needs" in claim and row.get(claim["needs"]) is None:
+        return _Cells().format(claim["without"], **row)
+    cells = dict(row) | {"gain": ""}
+    if row.get("frequent", 0) >= row.get("accuracy", 1):
+        cells["gain"] = ": the model adds nothing"
+    if isinstance(row.get("best"), dict):
+        counts = [f"{config} on {count}" for config, count in row["best"].items()]
+        cells["best"] = ", ".join(counts[:_MOST])
+    return _Cells().format(claim["show"], **cells)
 
 
-def tree_error(target: str) -> str:
-    """Describe the error of trees that grow by the published rule."""
-    found, _ = errors(target, Growth(PUBLISHED_THRESHOLD), _DRAWS)
-    text = f"{statistics.median(found):.1%} [{min(found):.1%}, {max(found):.1%}]"
-    rule = f"threshold {PUBLISHED_THRESHOLD:g}"
-    return f"{text}, {rule}; median and range of {_DRAWS} draws of {PUBLISHED_SAMPLES}"
+def ours(claim: Claim, record: Record) -> tuple[str, str, str]:
+    """Return our figure, its device and date, and the command that measures it."""
+    name = claim["name"]
+    if "show" in claim:
+        return *recorded(claim), claim["command"]
+    if "ours" in claim:
+        return claim["ours"], claim["device"], claim["command"]
+    if "device" not in claim:
+        return GPU_NEEDED, "-", claim["command"]
+    data = " --data FOLDER" if name in public_data.COMPUTED else ""
+    command = f"python -m benchmarks.papers --compute {name}{data}"
+    if name not in record:
+        return NOT_MEASURED, "-", command
+    return record[name]["ours"], f"{claim['device']}; {record[name]['date']}", command
 
 
-def leaf_counts() -> str:
-    """Count the leaves of trees that stop at several thresholds, and of pruned ones."""
-    rules = {
-        f"threshold {threshold:g}": Growth(threshold)
-        for threshold in (0, PUBLISHED_THRESHOLD, 1e-4)
-    }
-    rules["pruned by cross-validation"] = Growth()
-    parts = []
-    for name, growth in rules.items():
-        found, leaves = errors("runtime", growth, _FEW_DRAWS)
-        error = f"error {statistics.median(found):.1%}"
-        parts.append(f"{name}: {min(leaves)} to {max(leaves)} leaves, {error}")
-    return f"{'; '.join(parts)}; {_FEW_DRAWS} draws of {PUBLISHED_SAMPLES}"
+def tables(record: Record) -> Iterator[str]:
+    """Render each paper's claims, the rows behind them, and its claims on a CPU, in Markdown."""
+    for paper in read_papers():
+        yield from (f"**{paper['paper']}**", _claims_table(paper["claims"], record))
+        rows = [row for c in paper["claims"] for row in record.get(c["name"], {}).get("rows", [])]
+        if rows:
+            yield _table([*rows[0]], [[*row.values()] for row in rows])
+        if paper["on_a_cpu"]:
+            yield from ("On a CPU:", _claims_table(paper["on_a_cpu"], record))
 
 
-def several_threads() -> str:
-    """Compare the authors' samples of one thread a point with those of several."""
-    table = published_samples()
-    alone, shared = (table["runtime"][table["tpp"].gt(1) == several] for several in (False, True))
-    return f"{alone.mean() / shared.mean():.2f}x (means of {len(alone)} and {len(shared)} samples)"
+def _claims_table(claims: Sequence[Claim], record: Record) -> str:
+    rows = []
+    for claim in claims:
+        text, device, command = ours(claim, record)
+        rows.append((claim["claim"], f"{claim['paper']}", text, device, f"`{command}`"))
+    return _table(HEAD, rows)
 
 
-def power_saving() -> str:
-    """Find the sample of the least power that takes at most a tenth longer than the fastest."""
-    table = published_samples()
-    runtime_s, watts = table["runtime"].to_numpy(), table["wattage"].to_numpy()
-    of_fastest, most = watts[runtime_s.argmin()], watts.max()
-    least = watts[runtime_s <= _MORE_TIME * runtime_s.min()].min()
-    return (
-        f"{of_fastest - least:.0f} W ({1 - least / of_fastest:.0%}) less than the fastest sample, "
-        f"{most - least:.0f} W ({1 - least / most:.0%}) less than the one with the most power, "
-        f"at up to {_MORE_TIME - 1:.0%} more time"
-    )
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [" | ".join(cells) for cells in (head, ["---"] * len(head), *rows)]
+    return "\n".join(f"| {line} |" for line in lines)
 
 
-def space_sizes() -> str:
-    """Count the points and the legal configurations of the published spaces; 200 samples are a
-    share of them."""
-    legal = dict[str, int]()
-    for path in sorted(STARCHART.glob("*.yaml")):
-        spec = load_spec(path)
-        space = ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl")
-        legal[f"{path.stem} {space.raw_count:,} points"] = int(space.count or 0)
-    shares = {name: 100 * PUBLISHED_SAMPLES / count for name, count in legal.items()}
-    return "; ".join(f"{name}, {legal[name]:,} legal: {shares[name]:.2g} %" for name in legal)
+def compute(names: Sequence[str], data: Path, record: Record) -> None:
+    """Compute the figures of claims, and keep each at once, in the record and on the page."""
+    for name in names:
+        print(name, file=sys.stderr, flush=True)
+        text = paper_figures.COMPUTED.get(name)
+        found = {"ours": text()} if text else public_data.COMPUTED[name](data)
+        record[name] = found | {"date": f"{datetime.date.today()}"}
+        kept = [{"claim": name} | record[name] for name in COMPUTED if name in record]
+        lines = [json.dumps(row, ensure_ascii=False) for row in kept]
+        RECORD.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        head, _, _ = PAGE.read_text(encoding="utf-8").partition("**")
+        PAGE.write_text(head + "\n\n".join(tables(record)) + "\n", encoding="utf-8")
 
 
-# ------------------------------------------------------------------------------------ stencils
+@benchmark(
+    option(
+        "--compute",
+        None,
+        "compute the figures of these claims, of all without names",
+        nargs="*",
+        choices=COMPUTED,
+        metavar="CLAIM",
+    ),
+    option("--data", None, "folder of public measurements", type=Path, metavar="PATH"),
+)
+def main(args: argparse.Namespace) -> Figures:
+    """Compute what is asked for, and print the tables."""
+    record = read_record()
+    if args.compute is not None:
+        names = args.compute or COMPUTED
+        public = [name for name in names if name in public_data.COMPUTED]
+        if public and not (args.data and args.data.is_dir()):
+            raise UsageError(
+                f"no folder {args.data or ''} of public data for {', '.join(public)}: give --data "
+                "FOLDER (results/reproduction.md), or name other claims"
+            )
+        compute(names, args.data, record)
+    print("\n\n".join(tables(record)))
+    return {claim["name"]: ours(claim, record)[0] for claim in all_claims()}
 
 
-def best_points() -> str:
-    """Describe the features of the fastest point of each program and size."""
-    with (ROOT / "results" / "stencil" / "best.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    local = sum(float(row["local_bytes"]) > 0 for row in rows)
-    strided = sum(float(row["cache_lines"]) == 32 for row in rows)
-    return f"of {len(rows)} best points {local} use local memory, {strided} touch 32 lines a warp"
-
-
-def split_example() -> str:
-    """Count the cache lines that a warp touches where each thread reads a part of an array."""
-    square, sizes, found = user_fun("square", "x", "x * x"), (1, 2, 4, 32), list[str]()
-    for size in sizes:
-        parts = split(size, grid("x", 64 * size))
-        expression = join(map_global(0, lambda part: map_seq(square, part), parts))
-        kernel = lower("k", expression, NdRange((32, 1, 1), (2, 1, 1)))
-        found.append(f"{features(kernel)['cache_lines']:.4g}")
-    return f"{', '.join(found)} for parts of {', '.join(map(str, sizes))}"
-
-
-def expressions() -> str:
-    """Derive different low-level expressions of each program."""
-    wholes = [Definition.load(path).expression(1024) for path in PROGRAMS.values()]
-    least = min(len(explore("k", whole, _EXPRESSIONS, "0", threads_each=1)) for whole in wholes)
-    return f"{least:,} of {_EXPRESSIONS:,} asked for, at least, for {len(PROGRAMS)} programs"
-
-
-COMPUTED: Mapping[str, Callable[[], str]] = {
-    "gadapt-tests": climbing_tests,
-    "gadapt-labels": label_accuracy,
-    "starchart-time": partial(tree_error, target="runtime"),
-    "starchart-power": partial(tree_error, target="wattage"),
-    "starchart-leaves": leaf_counts,
-    "starchart-share": space_sizes,
-    "starchart-watts": power_saving,
-    "starchart-threads": several_threads,
-    "lift-best": best_points,
-    "lift-split": split_example,
-    "lift-expressions": expressions,
-}
-"""By the claim's name in claims.yaml."""
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,7 +11,7 @@ is installed, on a machine that does nothing else:
     python -m benchmarks.starchart
 
 It takes 5 minutes a kernel on a CPU. The last line is one JSON object of its figures, which
-`benchmarks/published.py` reads from results/starchart/. The paper, on GPUs: an error of 8 % from
+`benchmarks/papers.py` reads from results/starchart/. The paper, on GPUs: an error of 8 % from
 200 samples; for 15 %, 3,200 samples of matrix and 400 of nbody; designs 6.3 times as fast as the
 default on hotspot and 17 times on nbody.
 """

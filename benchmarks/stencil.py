@@ -31,7 +31,7 @@ The paper's sizes are 512 to 8192, and it measures some 10,000 points a program:
 
     python -m benchmarks.stencil --sizes 512 1024 2048 4096 8192 --count 10000 --backend cuda
 
-The last line is one JSON object with the figures; `benchmarks/published.py` reads that of
+The last line is one JSON object with the figures; `benchmarks/papers.py` reads that of
 results/stencil/overall.json.
 """
 

@@ -13,21 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import papers, public_data, published
+from benchmarks import paper_figures, papers, public_data
 from harness.commands.run import run
 from harness.models.starchart import Growth
 from harness.space_file import load_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "results" / "papers.md").read_text(encoding="utf-8")
-CLAIMS = published.all_claims()
-COMMANDS = sorted({published.ours(claim, {})[2] for claim in CLAIMS})
+CLAIMS = papers.all_claims()
+COMMANDS = sorted({papers.ours(claim, {})[2] for claim in CLAIMS})
 QUICK = [
     "gadapt-tests",
     "gadapt-labels",
     "starchart-share",
     "starchart-threads",
     "starchart-watts",
+    "starchart-split",
+    "starchart-range",
+    "starchart-order",
     "lift-split",
     "lift-best",
 ]
@@ -63,7 +66,7 @@ def test_names_are_unique_and_those_of_the_computed_figures() -> None:
     names = [claim["name"] for claim in CLAIMS]
     assert len(set(names)) == len(names)
     computed = {c["name"] for c in CLAIMS if "device" in c and "ours" not in c}
-    assert computed == set(published.COMPUTED) == set(published.read_record())
+    assert computed == set(papers.COMPUTED) == set(papers.read_record())
 
 
 def test_table_1_of_g_adapt_is_whole() -> None:
@@ -82,11 +85,11 @@ def test_printed_bound_of_mvmul_allows_the_124_tests_of_the_paper(tmp_path: Path
         "  LU: {type: integer, min: 1, max: 4, role: source, default: 1}\n"
         "constraints: [LU <= sqrt(THRD) / 4]\n"
     )
-    assert papers.fewest_and_most_tests(load_spec(path)) == (120, 135)
+    assert paper_figures.fewest_and_most_tests(load_spec(path)) == (120, 135)
 
 
 def test_page_is_what_the_command_prints_below_its_head(capsys: pytest.CaptureFixture[str]) -> None:
-    assert published.main([]) == 0
+    assert papers.main([]) == 0
     *tables, last = capsys.readouterr().out.splitlines()
     head, first, below = PAGE.partition("**G-ADAPT (")
     assert first + below == "\n".join(tables) + "\n"
@@ -96,7 +99,7 @@ def test_page_is_what_the_command_prints_below_its_head(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("name", QUICK)
 def test_recorded_figure_is_what_is_computed_now(name: str) -> None:
-    assert papers.COMPUTED[name]() == published.read_record()[name]["ours"]
+    assert paper_figures.COMPUTED[name]() == papers.read_record()[name]["ours"]
 
 
 def test_record_keeps_the_figures_of_other_claims(
@@ -105,19 +108,19 @@ def test_record_keeps_the_figures_of_other_claims(
     record, page = tmp_path / "published.jsonl", tmp_path / "papers.md"
     record.write_text('{"claim": "lift-best", "ours": "kept", "date": "2026-01-01"}\n')
     page.write_text("The head.\n\n**Old tables**\n")
-    monkeypatch.setattr(published, "RECORD", record)
-    monkeypatch.setattr(published, "PAGE", page)
-    assert published.main(["--compute", "lift-split"]) == 0
+    monkeypatch.setattr(papers, "RECORD", record)
+    monkeypatch.setattr(papers, "PAGE", page)
+    assert papers.main(["--compute", "lift-split"]) == 0
     assert page.read_text().startswith("The head.\n\n**G-ADAPT (")
-    found = published.read_record()
+    found = papers.read_record()
     assert found["lift-best"]["ours"] == "kept"
     assert found["lift-split"]["ours"].startswith("1, 2, 4, 32 for")
 
 
 def test_trees_of_the_authors_samples_are_as_good_and_as_large_as_published() -> None:
-    found, _ = papers.errors("wattage", Growth(papers.PUBLISHED_THRESHOLD), draws=2)
+    found, _ = paper_figures.errors("wattage", Growth(paper_figures.PUBLISHED_THRESHOLD), draws=2)
     assert max(found) < 0.04
-    _, leaves = papers.errors("runtime", Growth(papers.PUBLISHED_THRESHOLD), draws=2)
+    _, leaves = paper_figures.errors("runtime", Growth(paper_figures.PUBLISHED_THRESHOLD), draws=2)
     assert max(leaves) <= 50
 
 
@@ -126,17 +129,17 @@ def test_recorded_figure_is_that_of_the_public_measurements(name: str) -> None:
     folder = Path(os.environ.get("HARNESS_RECORDINGS", "")).parent
     if not (folder / "flags").is_dir():
         pytest.skip("HARNESS_RECORDINGS names no folder beside the logs of nvcc's flags")
-    record = published.read_record()[name]
+    record = papers.read_record()[name]
     assert public_data.COMPUTED[name](folder).items() <= record.items()
 
 
 def test_folder_of_measurements_is_asked_for_before_anything_is_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(published, "RECORD", tmp_path / "published.jsonl")
+    monkeypatch.setattr(papers, "RECORD", tmp_path / "published.jsonl")
     (tmp_path / "published.jsonl").touch()
     for folder in ([], ["--data", str(tmp_path / "none")]):
-        assert published.main(["--compute", "lift-split", "nvcc-failures", *folder]) != 0
+        assert papers.main(["--compute", "lift-split", "nvcc-failures", *folder]) != 0
         assert "public data for nvcc-failures: give --data" in capsys.readouterr().err
     assert not (tmp_path / "published.jsonl").read_text()
 
