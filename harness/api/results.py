@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.space_file import Spec
 
 _SHOWN = 12
-PLOTS = ("speed-ups", "search", "importance", "tree")
+PLOTS = ("speed-ups", "boxes", "search", "seconds", "importance", "tree")
 """The names that `TuneResults.plot` takes."""
 
 
@@ -119,7 +119,8 @@ class TuneResults:
     # --------------------------------------------------------------------------- outputs
 
     def plot(self, name: str = "speed-ups") -> _Picture:
-        """Draw `speed-ups`, `search` (best over tests), `importance` or `tree`, as SVG.
+        """Draw `speed-ups`, `boxes` (samples of the final rounds), `search` (best by tests),
+        `seconds` (best by seconds), `importance` or `tree`, as SVG.
 
         Raises UsageError for another name, and where there is nothing to draw.
         """
@@ -133,10 +134,15 @@ class TuneResults:
             gains = figures.speed_ups(self.inputs)
             if gains:
                 svg = plots.gains(gains)
-        elif name == "search":
+        elif name == "boxes":
+            samples = figures.final_samples(self.stored, self.inputs)
+            if samples:
+                svg = plots.boxes(samples)
+        elif name in ("search", "seconds"):
+            draw = plots.best_by_tests if name == "search" else plots.best_by_seconds
             curves = figures.search_curves(self.stored)
             if curves:
-                svg = plots.best_over_time(curves)
+                svg = draw(curves)
         elif self.findings.explanation:
             tree = self.findings.explanation.tree
             is_tree = name == "tree"

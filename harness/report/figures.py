@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from harness.analysis.inputs import InputReport
 from harness.core.arrays import Array
-from harness.core.config_diff import difference
+from harness.core.config_diff import DEFAULT, difference
 from harness.core.observations import PEAKS, RATES
 from harness.core.records import Config
 from harness.dispatch.matrix import Matrix
@@ -24,6 +24,9 @@ MOST_COLUMNS = 32
 
 MOST_ROWS = 64
 """The most inputs in the heat map; of more, every n-th is shown."""
+
+MOST_BOXES = 12
+"""The most inputs with boxes of their samples; of more, the first are shown."""
 
 _LONGEST_LABEL = 32
 
@@ -39,12 +42,13 @@ def sample_count(results: Results) -> int:
 
 @dataclass(frozen=True)
 class SearchCurve:
-    """The progress of one input's search: after `tests[k]` distinct tests, it has reached the
-    fraction `reached[k]` of the input's best known performance. It has a point for each
-    improvement, and one for the end."""
+    """The progress of one input's search: after `tests[k]` distinct tests, `seconds[k]` after the
+    search began, it has reached the fraction `reached[k]` of the input's best known performance. It
+    has a point for each improvement, and one for the end."""
 
     label: str
     tests: tuple[int, ...]
+    seconds: tuple[float, ...]
     reached: tuple[float, ...]
 
 
@@ -63,7 +67,15 @@ def _curve(label: str, configs: MeasuredConfigs) -> SearchCurve | None:
     best = np.minimum.accumulate(times)
     is_step = np.concatenate([[True], best[1:] < best[:-1]]) & (best < np.inf)
     ends = np.append(np.flatnonzero(is_step), len(best) - 1)
-    return SearchCurve(label, tuple((ends + 1).tolist()), tuple((least / best[ends]).tolist()))
+    measured_at = configs.rows.of(configs.columns.measured_at)
+    first_s = configs.rows.of(configs.columns.wall_s)[0]
+    seconds = np.maximum.accumulate((measured_at - measured_at[0]) / np.timedelta64(1, "s"))
+    return SearchCurve(
+        label,
+        tuple((ends + 1).tolist()),
+        tuple((first_s + seconds[ends]).tolist()),
+        tuple((least / best[ends]).tolist()),
+    )
 
 
 # -------------------------------------------------------------------------- the winners
@@ -76,6 +88,26 @@ def speed_ups(reports: Sequence[InputReport]) -> dict[str, TimeRatio]:
         for report in reports
         if report.speedup and math.isfinite(report.speedup.high)
     }
+
+
+def final_samples(results: Results, reports: Sequence[InputReport]) -> dict[str, Array]:
+    """Return the samples of the final rounds of each input: of its best configuration, the default
+    and the named baselines, over the default's median or, without it, that of the first one."""
+    samples: dict[str, Array] = {}
+    for report in reports[:MOST_BOXES]:
+        names = {config: name for name, config in results.baselines.items()}
+        if report.finalist is not None:
+            names[report.finalist] = "best"
+        names[results.default] = DEFAULT
+        timings = {}
+        for final in results.finals.get(report.problem, ()):
+            if final.timing and final.config in names:
+                timings[names[final.config]] = final.timing
+        if len(timings) > 1:
+            unit_s = timings.get(DEFAULT, next(iter(timings.values()))).median_s
+            for name, timing in timings.items():
+                samples[f"{report.problem}: {name}"] = np.array(timing.samples_s) / unit_s
+    return samples
 
 
 def roofline(reports: Sequence[InputReport]) -> tuple[Array, Array] | None:

@@ -159,6 +159,7 @@ def sections(findings: Findings) -> Iterator[Section | None]:
     yield _winners(findings)
     if findings.results.measured:
         yield baselines_section(findings.reports, findings.results.ablations)
+        yield _boxes(findings)
         yield _search(findings)
         yield _workload(findings)
         yield _heat_map(findings)
@@ -216,8 +217,21 @@ def _search(findings: Findings) -> Section | None:
     text = "Performance of the best configuration so far, over the best one of the input's search."
     if len(curves) > 1:
         text += " Grey lines are inputs; the blue line is their median."
-    picture = findings.picture(plots.best_over_time, curves)
+    picture = findings.picture(plots.best_by_tests, curves)
+    picture += findings.picture(plots.best_by_seconds, curves)
+    text += " Seconds count builds, checks, and pauses between commands."
     return Section("search", "Search progress", [text], picture)
+
+
+def _boxes(findings: Findings) -> Section | None:
+    """Show the samples of the final rounds beside those of the baselines."""
+    samples = figures.final_samples(findings.results, findings.reports)
+    if not samples:
+        return None
+    text = "Quartiles of the samples, whiskers of at most 1.5 times their distance, and outliers."
+    if len(findings.reports) > figures.MOST_BOXES:
+        text += f" The first {figures.MOST_BOXES} inputs are shown."
+    return Section("finals", "Final samples", [text], findings.picture(plots.boxes, samples))
 
 
 def _workload(findings: Findings) -> Section | None:

@@ -89,16 +89,29 @@ def _width_with(labels: Iterable[str]) -> float:
 # ------------------------------------------------------------------------------ the search
 
 
-def best_over_time(curves: Sequence[SearchCurve]) -> str:
-    """Draw the curve of each input and the median of all; few tests are marked by dots."""
+def best_by_tests(curves: Sequence[SearchCurve]) -> str:
+    """Draw the curve of each input over its tests, and the median of all."""
+    last = max(curve.tests[-1] for curve in curves)
+    grid = np.unique(np.geomspace(1, last, 200).round().astype(int))
+    reached = [_at(curve.tests, curve.reached, grid) for curve in curves]
+    return _best_so_far(grid, np.array(reached), "tests per input")
+
+
+def best_by_seconds(curves: Sequence[SearchCurve]) -> str:
+    """Draw the curve of each input over the seconds of its search, and the median of all."""
+    last = max(curve.seconds[-1] for curve in curves)
+    grid = np.linspace(0, last or 1.0, 200)
+    reached = [_at(curve.seconds, curve.reached, grid) for curve in curves]
+    return _best_so_far(grid, np.array(reached), "seconds per input")
+
+
+def _best_so_far(grid: Array, reached: Array, xlabel: str) -> str:
+    """Draw a line for each row of `reached`, over the grid; few tests are marked by dots."""
 
     def paint(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        last = max(curve.tests[-1] for curve in curves)
-        grid = np.unique(np.geomspace(1, last, 200).round().astype(int))
-        reached = np.array([_at(curve, grid) for curve in curves])
-        for row in reached[:: max(1, len(reached) // _MOST_LINES)] if len(curves) > 1 else ():
+        for row in reached[:: max(1, len(reached) // _MOST_LINES)] if len(reached) > 1 else ():
             axes.plot(grid, row, color=_FAINT, alpha=0.35, linewidth=0.8, drawstyle="steps-post")
         axes.plot(
             grid,
@@ -110,17 +123,18 @@ def best_over_time(curves: Sequence[SearchCurve]) -> str:
             markersize=4,
             clip_on=False,
         )
-        axes.set(xlabel="tests per input", ylabel="fraction of the best", ylim=(0, 1.03))
-        axes.set_xlim(0.5, last + 0.5)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set(xlabel=xlabel, ylabel="fraction of the best", ylim=(0, 1.03))
+        margin = 0.5 * (grid[1] - grid[0]) if len(grid) > 1 else 0.5
+        axes.set_xlim(grid[0] - margin, grid[-1] + margin)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=grid.dtype.kind == "i"))
 
     return _drawn(2.8, paint)
 
 
-def _at(curve: SearchCurve, grid: Array) -> Array:
-    index = np.searchsorted(np.array(curve.tests), grid, side="right") - 1
-    reached: Array = np.where(index >= 0, np.array(curve.reached)[np.maximum(index, 0)], 0.0)
-    return reached
+def _at(ends: Sequence[float], reached: Sequence[float], grid: Array) -> Array:
+    index = np.searchsorted(np.array(ends), grid, side="right") - 1
+    at: Array = np.where(index >= 0, np.array(reached)[np.maximum(index, 0)], 0.0)
+    return at
 
 
 def _plain_ticks(axis: Any) -> None:
@@ -161,6 +175,27 @@ def gains(speed_ups: Mapping[str, TimeRatio]) -> str:
         axes.set_xlabel(f"speed-up over the default, with {percent} confidence interval")
 
     return _drawn(0.7 + _ROW * len(labels), paint, _width_with(labels))
+
+
+def boxes(samples: Mapping[str, Array]) -> str:
+    """Draw a box of the samples of each label: quartiles, whiskers of 1.5 times their distance, and
+    the samples beyond."""
+
+    def paint(axes: Axes) -> None:
+        axes.boxplot(
+            list(samples.values()),
+            tick_labels=list(samples),
+            orientation="horizontal",
+            flierprops={"markersize": 3, "markeredgecolor": _FAINT},
+            medianprops={"color": _ACCENT},
+            boxprops={"color": _INK},
+            whiskerprops={"color": _INK},
+            capprops={"color": _INK},
+        )
+        axes.invert_yaxis()
+        axes.set_xlabel("time over the median of the default")
+
+    return _drawn(0.7 + _ROW * len(samples), paint, _width_with(samples))
 
 
 def roofline(shown: tuple[Array, Array]) -> str:

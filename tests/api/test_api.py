@@ -320,6 +320,8 @@ def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path: Path) -> 
 
 
 def test_plots_are_pictures_that_can_be_saved(results: harness.TuneResults, tmp_path: Path) -> None:
+    for name in ("boxes", "seconds"):
+        assert results.plot(name).svg.startswith("<svg")
     picture, path = results.plot("search"), tmp_path / "search.svg"
     assert picture._repr_svg_().startswith("<svg")
     assert picture.save(path).read_text().endswith(picture.svg)

@@ -49,6 +49,34 @@ def test_search_curves_end_at_the_best_and_have_a_point_per_improvement(results:
         assert curve.reached[-1] == 1
         assert curve.tests[-1] == 8
         assert list(curve.reached[:-1]) == sorted(set(curve.reached[:-1]))
+        assert list(curve.seconds) == sorted(curve.seconds)
+        assert curve.seconds[0] >= 0
+
+
+def test_boxes_have_the_final_samples_of_the_best_the_default_and_baselines(tmp_path: Path) -> None:
+    def formula_s(problem: Input, config: Config) -> float:
+        return {16: 1e-3, 32: 3e-3, 64: 2e-3, 256: 4e-3}[int(str(config["BLOCK"]))]
+
+    text = small_space(BLOCKS_AND_TILES, *range(1, 15))
+    text += "baselines: {middle: {BLOCK: 64}}\n"
+    measured = results_of(tmp_path, text, FormulaMeasurer(formula_s), test_limit=8)
+    found = figures.final_samples(measured, Findings(measured).reports)
+    names = ("best", "default", "middle")
+    assert set(found) == {f"n={n}: {name}" for n in range(1, 13) for name in names}
+    assert [np.median(found[f"n=1: {name}"]) for name in names] == pytest.approx([0.25, 1, 0.5])
+    assert plots.boxes(found).count("n=1: middle") >= 1
+
+
+def test_seconds_of_a_search_count_from_its_first_measurement(results: Results) -> None:
+    rows = [
+        dataclasses.replace(row, measured_at=f"2026-01-01T00:00:{number:02}.500+00:00")
+        for number, row in enumerate(results.rows.of_stages(["search"])[:8])
+    ]
+    (curve,) = figures.search_curves(dataclasses.replace(results, all_rows=rows))
+    assert curve.seconds == pytest.approx(
+        [ended - 1 + rows[0].measurement.wall_s for ended in curve.tests]
+    )
+    assert plots.best_by_seconds([curve]).startswith("<svg")
 
 
 def test_heat_map_keeps_what_is_best_or_chosen() -> None:
@@ -78,7 +106,7 @@ def test_labels_that_do_not_fit_are_numbers() -> None:
 
 def test_one_point_of_a_search_is_drawn_as_a_dot_and_one_input_as_a_line() -> None:
     for tests, reached in (((1,), (1.0,)), ((1, 9), (0.5, 1.0))):
-        svg = plots.best_over_time([figures.SearchCurve("n=1", tests, reached)])
+        svg = plots.best_by_tests([figures.SearchCurve("n=1", tests, (0.5, 2.0), reached)])
         assert "stroke-width: 2" in svg
         assert svg.count("<use xlink:href") > len(tests)  # dots, beside the ticks
         assert "stroke-opacity: 0.35" not in svg
@@ -100,7 +128,9 @@ def test_pictures_are_drawn_once(
 def test_a_picture_of_other_data_is_another_one(results: Results, tmp_path: Path) -> None:
     found = Findings(results, kept=Kept(tmp_path))
     one, other = (
-        found.picture(plots.best_over_time, [figures.SearchCurve("n=1", (1, 9), (reached, 1.0))])
+        found.picture(
+            plots.best_by_tests, [figures.SearchCurve("n=1", (1, 9), (1, 2), (reached, 1))]
+        )
         for reached in (0.3, 0.5)
     )
     assert one != other
@@ -240,7 +270,7 @@ def test_the_page_shows_every_section(report: Path, browser: Any, scheme: str, w
     assert opened_page.locator("h1").inner_text() == "<b>A small</b> space"
     sections = opened_page.locator("section")
     titles = [one.locator("h2").inner_text() for one in sections.all()]
-    assert len(titles) == len(set(titles)) == 12
+    assert len(titles) == len(set(titles)) == 13
     assert opened_page.locator("nav a").all_inner_texts() == titles
     assert titles[-1] == "What was measured"
     first = opened_page.locator("p.verdict").first.inner_text()
