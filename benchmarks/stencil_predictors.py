@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.stats import rankdata
-from sklearn.decomposition import PCA
-from sklearn.neighbors import KNeighborsRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from harness.core.arrays import Array
-from harness.stencil.features import FEATURES, PUBLISHED
-from harness.stencil.predicted import GROUP, forest, throughput
+from harness.stencil.features import FEATURES
+from harness.stencil.predicted import GROUP, forest, pca_knn, throughput
 
 Predict = Callable[[pd.DataFrame, pd.DataFrame], Array]
 """(table of other programs, points of one program) -> a score for each point, larger is faster."""
@@ -29,19 +24,6 @@ GOOD = 0.9
 """The share of the best throughput that makes a point good."""
 
 _BINS = 16
-
-
-def published_model() -> Any:
-    """Make the paper's model: principal components with 95 % of the variance, 5 neighbours."""
-    return make_pipeline(StandardScaler(), PCA(0.95), KNeighborsRegressor(5))
-
-
-def pca_knn(known: pd.DataFrame, points: pd.DataFrame) -> Array:
-    """Predict throughput with the paper's model from the paper's features."""
-    names = list(PUBLISHED)
-    model = published_model().fit(known[names].to_numpy(), throughput(known).to_numpy())
-    predicted: Array = model.predict(points[names].to_numpy())
-    return predicted
 
 
 PREDICTORS: dict[str, Predict] = {"forest": forest, "pca_knn": pca_knn}

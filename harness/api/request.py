@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from harness.stencil.predicted import StencilPredictor
 
 
-PREDICTED = "Predicted"
-"""The technique that tests a stencil's configurations in a predicted order, then uses `auto`."""
+PREDICTED = ("Predicted", "PredictedKNN")
+"""The techniques that test a stencil's configurations in a predicted order, then use `auto`."""
 
 _PARALLEL_BUILDS = 4
 
@@ -136,27 +136,28 @@ def _read_seed(seed: Path | Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _techniques(options: TuneOptions, space: Spec | None) -> tuple[str, ...]:
-    """Resolve the techniques: a validation samples uniformly, and `auto` follows PREDICTED."""
+    """Resolve the techniques: a validation samples uniformly, `auto` follows PREDICTED."""
     if options.validate is not None:
         return ("UniformRandom",)
     named = options.technique
     if not named:
         named = ["auto" if space is None else space.search.technique]
-    names = ["auto" if name == PREDICTED else name for name in named]
+    names = ["auto" if name in PREDICTED else name for name in named]
     return resolve_techniques(list(dict.fromkeys(names)))
 
 
 def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
     """Return the predictor of a stencil's configurations, if the technique needs one."""
-    if PREDICTED not in options.technique:
+    named = [name for name in options.technique if name in PREDICTED]
+    if not named:
         return None
     if options.space_path is None or options.validate is not None:
         raise UsageError(
-            f"--technique {PREDICTED} needs the space of a stencil, and no --replay or --validate"
+            f"--technique {named[0]} needs the space of a stencil, and no --replay or --validate"
         )
     from harness.stencil.predicted import StencilPredictor  # here: it loads pandas
 
-    return StencilPredictor(database, options.space_path)
+    return StencilPredictor(database, options.space_path, named[0])
 
 
 def _default_database(options: TuneOptions, space: Spec | None) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from harness.analysis.inputs import InputReport
-from harness.api.request import PREDICTED, TuneRequest
+from harness.api.request import TuneRequest
 from harness.api.tune_options import DATABASE
 from harness.core.errors import DatabaseBusy, UsageError
 from harness.core.kept import Kept
@@ -167,16 +167,17 @@ def _predicted(
     request: TuneRequest, environment: Environment, display: ProgressDisplay
 ) -> list[Config]:
     """Return the configurations predicted to be the fastest, for half of the tests."""
-    if request.predictor is None:
+    predictor = request.predictor
+    if predictor is None:
         return []
-    order = request.predictor.order(environment)
+    order = predictor.order(environment)
     if order is None:
         database = request.database
         message = f"{database} has no other stencil tuned on this device; using auto instead"
-        display.say(f"{PREDICTED}: {message}")
+        display.say(f"{predictor.technique}: {message}")
         return []
     configs, message = order
-    display.say(f"{PREDICTED}: {message}")
+    display.say(f"{predictor.technique}: {message}")
     return configs[: max(1, request.test_limit // 2)]
 
 

@@ -262,6 +262,9 @@ Exit code: 0 if the space is written, 2 for an error in the stencil or in the co
     designs: str = option(TEXT, default="own", choices=("own", "shared"))
     """draw other points than for other stencils (own, the default), or the same tiles, mappings
     and threads for all (shared)"""
+    warp: int = option(Kind.whole(1), "K", default=32)
+    """threads that the device runs in step, for the features: 64 on some of AMD's GPUs
+    (default 32)"""
 
 
 # ----------------------------------------------------------------------------------- worker

@@ -24,7 +24,7 @@ def run(options: StencilOptions) -> int:
     variants = _variants(definition, options)
     points = sum(len(variant.kernels) for variant in variants)
     space = Path(f"{definition.name}.yaml")
-    texts = SpaceFolder(definition, options.size, variants, _again(options)).texts()
+    texts = SpaceFolder(definition, options.size, variants, _again(options), options.warp).texts()
     if len(texts[space]) > MAX_BYTES:
         raise UsageError(f"{points} points are too many for one space; ask for fewer with --count")
     contents = {path.as_posix(): text.encode() for path, text in texts.items()}
@@ -42,7 +42,7 @@ def _again(options: StencilOptions) -> str:
     words = ["python", "-m", "harness", "stencil", "explore", str(options.stencil)]
     words += ["--size", str(options.size), "--seed", str(options.seed)]
     words += ["--count", str(options.count), "--threads", str(options.threads)]
-    words += ["--designs", options.designs]
+    words += ["--designs", options.designs, "--warp", str(options.warp)]
     return shlex.join(words)
 
 

@@ -43,7 +43,7 @@ def run(options: TuneOptions) -> int:
     """Tune, and print the results. Return the exit code: FAILED where nothing was measured, or
     nothing worked on an input that was measured."""
     if options.list_techniques:
-        print("\n".join(sorted([*techniques(), "auto", PREDICTED])))
+        print("\n".join(sorted([*techniques(), "auto", *PREDICTED])))
         return 0
     request, console = read_request(options), make_console(stderr=options.json)
     display = ProgressDisplay(console, not options.progress)

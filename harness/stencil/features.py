@@ -7,9 +7,10 @@ of its target.
 
 `cache_lines` is the number of lines that the threads of a warp touch with one load of global
 memory, averaged over the loads; `store_cache_lines` is the same of stores. Both look at one warp,
-at an inner point where padding does nothing, and separate lines by their distance to the first
-thread's address. `working_set` is the global memory that the groups of one multiprocessor touch at
-a time, over its cache: the paper names its absence as the cause of the outliers.
+which AMD calls a wavefront, at an inner point where padding does nothing, and separate lines by
+their distance to the first thread's address. `working_set` is the global memory that the groups of
+one multiprocessor touch at a time, over its cache: the paper names its absence as the cause of the
+outliers.
 
 Three errors of the paper are corrected. Its Algorithm 1 counts a store for each argument of a call
 instead of one for the result. Its section 4.2.3 reports 8 lines where a warp, split by 4, touches
@@ -65,8 +66,8 @@ class _Access:
 _Event = _Access | tuple[str, int]
 
 
-def features(kernel: nest.LoopNest) -> dict[str, float]:
-    """Compute the features by name, in the order of FEATURES."""
+def features(kernel: nest.LoopNest, warp: int = WARP) -> dict[str, float]:
+    """Compute the features by name, in the order of FEATURES, for warps of so many threads."""
     ndrange = kernel.ndrange
     threads = math.prod(ndrange.local + ndrange.groups)
     counts = dict.fromkeys(COUNTS, 0)
@@ -84,8 +85,8 @@ def features(kernel: nest.LoopNest) -> dict[str, float]:
         values[f"global_size_{dim}"] = float(ndrange.workers("global", axis))
         values[f"local_size_{dim}"] = float(ndrange.local[axis])
     values["local_bytes"] = float(sum(size_bytes(buffer.type) for buffer in kernel.locals))
-    values["cache_lines"] = _cache_lines(in_global["loads"], ndrange)
-    values["store_cache_lines"] = _cache_lines(in_global["stores"], ndrange)
+    values["cache_lines"] = _cache_lines(in_global["loads"], ndrange, warp)
+    values["store_cache_lines"] = _cache_lines(in_global["stores"], ndrange, warp)
     values["working_set"] = _working_set([*in_global["loads"], *in_global["stores"]], ndrange)
     return values
 
@@ -127,9 +128,9 @@ def _of_term(term: nest.Term, loops: Loops, times: int) -> Iterator[_Event]:
 # ---------------------------------------------------------------------- cache lines, working set
 
 
-def _cache_lines(accesses: list[_Access], ndrange: nest.NdRange) -> float:
+def _cache_lines(accesses: list[_Access], ndrange: nest.NdRange, warp: int) -> float:
     """Count the cache lines of an access by distances in one warp, as the paper does."""
-    linear = np.arange(min(WARP, math.prod(ndrange.local)))
+    linear = np.arange(min(warp, math.prod(ndrange.local)))
     x, y, _ = ndrange.local
     lanes = (linear % x, linear // x % y, linear // (x * y))  # x runs fastest
     lines = times = 0

@@ -15,7 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestRegressor
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from harness.core.arrays import Array
 from harness.core.errors import UsageError
@@ -23,7 +27,7 @@ from harness.core.records import Config, Environment, Outcome
 from harness.core.text import command_line
 from harness.results import sqlite_path
 from harness.results.view import Results, read_results
-from harness.stencil.features import COUNTS, FEATURES
+from harness.stencil.features import COUNTS, FEATURES, PUBLISHED
 
 GROUP = ["program", "size"]
 _TREES = 300
@@ -53,6 +57,17 @@ def _relative(table: pd.DataFrame) -> pd.DataFrame:
     medians = logs.groupby([table[name] for name in GROUP]).transform("median")
     relative: pd.DataFrame = logs - medians
     return relative
+
+
+def pca_knn(training: pd.DataFrame, points: pd.DataFrame) -> Array:
+    """Predict throughput with the model of Remmelg and others (2020) from their features: principal
+    components with 95 % of the variance, the mean of 5 neighbours."""
+    names = list(PUBLISHED)
+    neighbours = KNeighborsRegressor(min(5, len(training)))
+    model = make_pipeline(StandardScaler(), PCA(0.95), neighbours)
+    model.fit(training[names].to_numpy(), throughput(training).to_numpy())
+    predicted: Array = model.predict(points[names].to_numpy())
+    return predicted
 
 
 def throughput(table: pd.DataFrame, column: str = "time_s") -> pd.Series[float]:
@@ -88,14 +103,20 @@ def training_table(
     return table
 
 
+_MODELS = {"Predicted": ("a forest", forest), "PredictedKNN": ("nearest neighbours", pca_knn)}
+"""The model of each technique: from points of other programs and points of one program to a score,
+larger for faster ones."""
+
+
 class StencilPredictor:
     """Orders the points of a stencil's space by what other stencils in a database took.
 
     All is read when this is made, before the search begins to write.
     """
 
-    def __init__(self, url: str, space: Path) -> None:
+    def __init__(self, url: str, space: Path, technique: str = "Predicted") -> None:
         """Raises UsageError if the space is not a stencil's."""
+        self.technique = technique
         self._space = space
         self._configs, self._points = _read_points(space)
         self._results: list[Results] = []
@@ -115,11 +136,13 @@ class StencilPredictor:
         training = training_table(self._results, environment, self._space.stem)
         if training.empty:
             return None
-        scores = forest(training, self._points.assign(program=self._space.name, size=0))
+        points = self._points.assign(program=self._space.name, size=0)
+        model, predict = _MODELS[self.technique]
+        scores = predict(training, points)
         shared = self._points["design"].isin(training["design"]).mean()
         programs = ", ".join(sorted(training["program"].unique()))
         return [self._configs[index] for index in np.argsort(-scores, kind="stable")], (
-            f"ordered by a forest trained on {len(training):,} points of {programs}; "
+            f"ordered by {model} trained on {len(training):,} points of {programs}; "
             f"{shared:.0%} of this space's designs are among theirs"
         )
 

@@ -26,7 +26,7 @@ from harness.core.text import template
 from harness.source.kernel_source import read_text
 from harness.stencil.emit import SUFFIXES, emit
 from harness.stencil.explore import Threads, Variant, design
-from harness.stencil.features import FEATURES, features
+from harness.stencil.features import FEATURES, WARP, features
 from harness.stencil.ir import Node
 from harness.stencil.types import FLOAT, StencilError, leaf
 
@@ -120,15 +120,22 @@ def _where(error: BaseException, path: Path) -> str:
 
 
 class SpaceFolder:
-    """The texts of a space's folder; their comments name the `command` that repeats them."""
+    """The texts of a space's folder; their comments name the `command` that repeats them. Features
+    are of warps of so many threads."""
 
     def __init__(
-        self, definition: Definition, size: int, variants: Sequence[Variant], command: str
+        self,
+        definition: Definition,
+        size: int,
+        variants: Sequence[Variant],
+        command: str,
+        warp: int = WARP,
     ) -> None:
         self._definition = definition
         self._size = size
         self._variants = variants
         self._command = command
+        self._warp = warp
         kernel = next(iter(variants[0].kernels.values()))
         self._inputs = {buffer.name: buffer.shape for buffer in kernel.inputs}
         self._result = kernel.output.shape
@@ -251,6 +258,6 @@ class SpaceFolder:
         for number, variant in enumerate(self._variants):
             for threads, kernel in variant.kernels.items():
                 point = [number, *self._launch_values(threads), *kernel.ndrange.groups]
-                numbers = [f"{value:.10g}" for value in features(kernel).values()]
+                numbers = [f"{value:.10g}" for value in features(kernel, self._warp).values()]
                 writer.writerow([*point, *numbers, design(variant.expression, threads)])
         return table.getvalue()

@@ -13,15 +13,17 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 
 import numpy as np
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
+from harness.measure.energy import POWER
 from harness.models.folds import ErrorSummary, relative_errors
 from harness.models.starchart import Axis, Growth, TreeTarget, grow
 from harness.search import InputInterface, InputSearch, Progress, search_input
@@ -32,7 +34,7 @@ from harness.tuning.state import State
 RESERVED = 200
 FEWEST_PAIRS = 40
 _STEP = 20
-_TIME = "the time"  # a column; no parameter has such a name
+_TARGET = "the target"  # a column; no parameter has such a name
 _NOT_WORKING = frozenset(Outcome) - {Outcome.OK}
 _THRESHOLD = 0.0  # the published rule; a least gain of 1e-4 stops before the noise does
 
@@ -40,11 +42,13 @@ _THRESHOLD = 0.0  # the published rule; a least gain of 1e-4 stops before the no
 @dataclass(frozen=True)
 class CurvePoint:
     """The error of a tree grown on so many samples, of which some failed: these count against the
-    limit, but have no time to learn from."""
+    limit, but have no time to learn from. `power` is the error of a tree of the power; None where
+    too few samples have it."""
 
     samples: int
     failed: int
     error: ErrorSummary
+    power: ErrorSummary | None = None
 
 
 @dataclass(frozen=True)
@@ -219,7 +223,8 @@ def validate(
         working = [m for m in samples if m.outcome is Outcome.OK]
         if more and len(working) > 1 and reserved:
             error = _prediction_errors(working, reserved, seed)
-            curve.append(CurvePoint(len(samples), len(samples) - len(working), error))
+            power = _power_errors(working, reserved, seed)
+            curve.append(CurvePoint(len(samples), len(samples) - len(working), error, power))
         if curve and curve[-1].error.median.high <= target:
             ended = f"The target of {target:g} is reached with {len(samples)} samples."
         elif len(samples) >= limit:
@@ -245,8 +250,23 @@ def _reserve(sampler: UniformSampling, stream: _PairStream, most: int) -> list[M
     return reserved
 
 
+def _power_errors(
+    training: Sequence[Measurement], reserved: Sequence[Measurement], seed: int
+) -> ErrorSummary | None:
+    """Do the same for the power, with the measurements that have it; None where these are too
+    few."""
+    training = [m for m in training if POWER in m.observed]
+    reserved = [m for m in reserved if POWER in m.observed]
+    if len(training) < 2 or not reserved:
+        return None
+    return _prediction_errors(training, reserved, seed, lambda m: m.observed[POWER])
+
+
 def _prediction_errors(
-    training: Sequence[Measurement], reserved: Sequence[Measurement], seed: int = 0
+    training: Sequence[Measurement],
+    reserved: Sequence[Measurement],
+    seed: int = 0,
+    target: Callable[[Measurement], float] = attrgetter("time_s"),
 ) -> ErrorSummary:
     """Grow a tree on the training measurements, at least two, and summarize its errors on the
     reserved ones; all of them must be ok."""
@@ -257,10 +277,10 @@ def _prediction_errors(
     rows = [{f"input.{k}": v for k, v in m.input.items()} | dict(m.config) for m in pairs]
     table = pd.DataFrame(rows, dtype=object)
     axes = [Axis.of(table, str(name)) for name in table.columns]
-    table[_TIME] = np.array([m.time_s for m in pairs])
+    table[_TARGET] = np.array(list(map(target, pairs)))
     learnt, unseen = table.iloc[: len(training)], table.iloc[len(training) :]
-    tree = grow(learnt, TreeTarget(_TIME, log=True), axes, Growth(_THRESHOLD, seed=seed))
-    return relative_errors(tree.predict(unseen).to_numpy(), unseen[_TIME].to_numpy())
+    tree = grow(learnt, TreeTarget(_TARGET, log=True), axes, Growth(_THRESHOLD, seed=seed))
+    return relative_errors(tree.predict(unseen).to_numpy(), unseen[_TARGET].to_numpy())
 
 
 def _shortage(sampler: UniformSampling, stream: _PairStream) -> str:
@@ -281,13 +301,18 @@ def describe_validation(validation: Validation) -> Iterator[str]:
     )
     if validation.reserved < RESERVED:
         yield f"    (usually {RESERVED}; fewer could be reserved here)"
-    yield f"    {'samples':>8}{'median':>10}{'95 % interval':>18}{'9 in 10 below':>16}"
+    head = f"    {'samples':>8}{'median':>10}{'95 % interval':>18}{'9 in 10 below':>16}"
+    if any(point.power for point in validation.curve):
+        head += f"{'median of power':>18}"
+    yield head
     for point in validation.curve:
         error = point.error
         interval = f"[{error.median.low:.3f}, {error.median.high:.3f}]"
-        failed = f"   {point.failed} of them failed" if point.failed else ""
-        yield (
-            f"    {point.samples:>8}{error.median.value:>10.3f}{interval:>18}"
-            f"{error.ninth_decile:>16.3f}{failed}"
-        )
+        line = f"    {point.samples:>8}{error.median.value:>10.3f}{interval:>18}"
+        line += f"{error.ninth_decile:>16.3f}"
+        if point.power:
+            line += f"{point.power.median.value:>18.3f}"
+        if point.failed:
+            line += f"   {point.failed} of them failed"
+        yield line
     yield validation.ended

@@ -208,7 +208,7 @@ def test_no_space_is_needed_to_list_what_can_be_asked_for(capsys: Capture) -> No
     finally:
         signal.signal(signal.SIGHUP, ignored)
     listed = capsys.readouterr().out.split()
-    assert listed == sorted([*techniques(), "auto", "Predicted"])
+    assert listed == sorted([*techniques(), "auto", "Predicted", "PredictedKNN"])
 
 
 SEEDS = {"list": "[1]", "broken": "{", "name": '{"BLOK": 1}', "value": '{"BLOCK": 17}'}

@@ -81,6 +81,11 @@ def test_points_are_ordered_by_a_predictor_trained_on_other_stencils(
         "ordered by a forest trained on 120 points of p1, p2; "
         "25% of this space's designs are among theirs"
     )
+    nearest = StencilPredictor(url, tmp_path / "p0.yaml", "PredictedKNN").order(ENVIRONMENT)
+    assert nearest is not None
+    assert nearest[0] != order[0]
+    assert {*nearest[0]} == {*order[0]}
+    assert nearest[1].startswith("ordered by nearest neighbours trained on 120 points of p1, p2; ")
     elsewhere = Environment("opencl", "device", "platform", "driver", "compiler")
     assert predictor.order(elsewhere) is None
 

@@ -340,6 +340,12 @@ def test_strided_threads_touch_a_line_for_each_32_words(size: int, expected: int
         assert feature("store_cache_lines", expression, *launch) == stored
 
 
+def test_wavefront_of_64_touches_twice_the_lines_of_a_warp() -> None:
+    kernel = lower("k", TRANSPOSED, NdRange((64, 1, 1), (1, 64, 1)))
+    assert features(kernel)["cache_lines"] == 32
+    assert features(kernel, warp=64)["cache_lines"] == 64
+
+
 @pytest.mark.parametrize(
     ("expression", "local", "groups", "size_bytes"),
     [

@@ -13,6 +13,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
+from harness.measure.energy import POWER
 from harness.tuning.validation import (
     RESERVED,
     UniformSampling,
@@ -275,6 +276,20 @@ def test_a_space_that_is_too_small_is_refused() -> None:
 def test_a_device_that_refuses_everything_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"needs 20 reserved samples that work, found 0 among"):
         validate(Sampled(Outcome.BUILD_FAILED), counts(100), 0.15, 1000)
+
+
+def test_a_tree_of_the_power_is_judged_where_the_power_is_stored() -> None:
+    class WithPower(Sampled):
+        def draw_samples(self, *arguments: Any) -> Any:
+            drawn = super().draw_samples(*arguments)
+            return [dataclasses.replace(m, observed={POWER: 100.0}) for m in drawn]
+
+    found = validate(WithPower(), counts(100), 1e-9, 40)
+    errors = [point.power.median.value for point in found.curve if point.power]
+    assert errors == pytest.approx([0.0, 0.0], abs=1e-9)
+    lines = list(describe_validation(found))
+    assert lines[2].endswith("median of power")
+    assert lines[3].endswith("0.000")
 
 
 def test_the_curve_is_described_as_a_table() -> None:
