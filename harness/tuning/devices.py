@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.core.errors import BackendUnavailable, UsageError
@@ -183,6 +183,14 @@ class DevicePool:
     def served(self) -> SharedDevice | None:
         """The device that the present thread serves, if any."""
         return getattr(self.of_thread, "device", None)
+
+    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
+        """Ask the first device that answers for the digest of an input's data: a worker may be lost
+        before anything is measured."""
+        for device in self.left[:-1]:
+            with suppress(BackendUnavailable):
+                return device.data_sha256(problem, stored)
+        return self.left[-1].data_sha256(problem, stored)
 
     def joined(self, warn: Callable[[str], None]) -> Iterator[SharedDevice]:
         """Yield the devices that joined since the last call; close one that is not equal, and
