@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import getitem, itemgetter
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -240,17 +240,17 @@ class RecordingBuilder:
         path: Path,
         features: Sequence[str],
         parameters: Sequence[str],
-        readers: Mapping[str, Callable[[Any], Value]] | None = None,
+        readers: Mapping[str, Callable[[Any], Value]],
     ) -> None:
-        """Cells are `typed` values, unless `readers` read those of each column. Raises
-        RecordingError for names that no search can work with."""
+        """`readers` read the cells of each column. Raises RecordingError for names that no search
+        can work with."""
         self._path = path
         self._features, self._parameters = tuple(features), tuple(parameters)
         names = (*features, *parameters)
         _check_names(path, names)
         if not parameters:
             raise RecordingError(f"{path}: names no parameter; there is nothing to search")
-        self._columns = [_ValueCodes(readers[n] if readers else itemgetter(1)) for n in names]
+        self._columns = [_ValueCodes(readers[name]) for name in names]
         self._inputs: dict[tuple[int, ...], _InputRows] = {}
 
     def add(self, cells: Sequence[Hashable], ended: RecordedOutcome) -> None:
