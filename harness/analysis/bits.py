@@ -68,7 +68,9 @@ def _of_input(results: Results, problem: Input, measured: MeasuredConfigs) -> _I
     """Count the classes of an input, of whose configurations these have bits."""
     bits = measured.rows.of(measured.columns.observed[OUTPUT_BITS])
     varying = bits == VARYING_BITS
-    default, in_default, slowdown = measured.get(results.default), None, None
+    default = measured.get(results.default)
+    in_default = None
+    slowdown = None
     if default is not None and default.observed[OUTPUT_BITS] != VARYING_BITS:
         time_s = measured.rows.of(measured.columns.time_s)
         same = bits == default.observed[OUTPUT_BITS]

@@ -71,7 +71,8 @@ def _causes(results: Results) -> Iterator[_Cause]:
     import pandas as pd  # here: it takes half a second to load
 
     rows = sampled(results.searched)
-    columns, selected = rows.columns, rows.selected.tolist()
+    columns = rows.columns
+    selected = rows.selected.tolist()
     tests = [{**columns.inputs.at(row), **columns.configs.at(row)} for row in selected]
     settings = pd.DataFrame(tests, dtype=object)
     outcomes = list(map(columns.outcomes.at, selected))
@@ -140,7 +141,8 @@ class _Tests:
             return [node]
         low, high = map(self._regions, node.sides)
         if len(low) == len(high) == 1:
-            below, above = self._rows(low[0]), self._rows(high[0])
+            below = self._rows(low[0])
+            above = self._rows(high[0])
             is_clear = self._is_clear(below, above, _LAST_LEVEL)
             if not is_clear and not self._is_clear(above, below, _LAST_LEVEL):
                 return [node]
@@ -174,7 +176,8 @@ class _Tests:
 
 def failures_rows(results: Results) -> list[tuple[str, ...]]:
     """Return a row per kind of failure under FAILURES_HEAD, the most frequent first."""
-    searched, columns = results.searched, results.searched.columns
+    searched = results.searched
+    columns = results.searched.columns
     failed = searched.where(~searched.of(columns.works))
     kinds = Counter(failed.of(columns.outcomes.codes).tolist())
     rows: list[tuple[str, ...]] = []

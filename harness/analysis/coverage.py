@@ -73,7 +73,8 @@ def input_report(results: Results, problem: Input) -> InputReport:
 
 def not_measured(results: Results) -> dict[Input, str]:
     """Return the requested inputs that have no measurement, with the reason as far as known."""
-    last, reasons = _last_runs(results), noted_reasons(results.commands)
+    last = _last_runs(results)
+    reasons = noted_reasons(results.commands)
     unmeasured: dict[Input, str] = {}
     for problem in reasons | last:
         if problem not in results.measured:
@@ -118,7 +119,8 @@ def reservations(results: Results) -> Iterator[str]:
     yield from changed_data_lines(results.fitting.changed)
     yield from _sampling_lines(results)
     yield from sensor_lines(results)
-    reasons, last = noted_reasons(results.commands), _last_runs(results)
+    reasons = noted_reasons(results.commands)
+    last = _last_runs(results)
     unexplained: list[str] = []
     broken: list[str] = []
     for problem in results.measured:

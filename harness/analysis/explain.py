@@ -213,12 +213,14 @@ class Explanation:
         """Say that the tree explains nothing, where the mean predicts held-out samples as well."""
         if self.accuracy.r2 > 0:
             return None
-        target, r2 = self.tree.target, self.accuracy.r2
+        target = self.tree.target
+        r2 = self.accuracy.r2
         return f"Nothing explains the {target}: a tree's R2 on held-out samples is {r2:.3f}."
 
     def lines(self) -> Iterator[str]:
         """Say what the target depends on, from how many samples, and how accurate the tree is."""
-        tree, count = self.tree, len(self.tree.samples)
+        tree = self.tree
+        count = len(self.tree.samples)
         shared = count - self.measurements
         made = f"{self.measurements:,} measured"
         also = f" ({made}; {shared:,} have the machine code of one of these)" if shared else ""
@@ -229,7 +231,8 @@ class Explanation:
         yield f"    {importance_text(tree)}"
         is_published = tree.growth.threshold is not None
         rule = "by the published rule" if is_published else "as cross-validation chooses"
-        leaves, error = sum(1 for _ in tree.root.leaves()), self.accuracy.error
+        leaves = sum(1 for _ in tree.root.leaves())
+        error = self.accuracy.error
         among = f" of the {error.count:,} that are not 0" if error.count < self.measurements else ""
         yield (
             f"    accuracy on held-out samples, leaves {rule} ({leaves}): "
@@ -276,7 +279,8 @@ def explain(
             return grow(part, target, axes, in_fold).predict
 
         accuracy = cross_validate(learn, usable, target.column, _FOLDS, MEASUREMENT)
-        tree, measurements = grow(usable, target, axes, growth), usable[MEASUREMENT].nunique()
+        tree = grow(usable, target, axes, growth)
+        measurements = usable[MEASUREMENT].nunique()
         return Explanation(tree, accuracy, int(usable["unbiased"].sum()), measurements)
 
     key = content_key("explained by a tree", table, wanted)

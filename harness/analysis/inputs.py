@@ -121,14 +121,18 @@ def report_input(
     Of configurations with the machine code of the winner, the one with the fewest changes from the
     default is the best, without a measurement. `hold_discoveries` judges several inputs.
     """
-    configs, final, note = MeasuredConfigs.of(measured), {m.config: m for m in finals}, ""
+    configs = MeasuredConfigs.of(measured)
+    final = {m.config: m for m in finals}
+    note = ""
     winner, judged = _winner(final, has_choice, default)
-    best, baseline = final.get(winner) if winner else None, final.get(default)
+    best = final.get(winner) if winner else None
+    baseline = final.get(default)
 
     def speedup_over(config: Config) -> TimeRatio | None:
         if best is None or best.config not in judged or config not in judged:
             return None
-        faster, slower = judged[best.config], judged[config]
+        faster = judged[best.config]
+        slower = judged[config]
         ratio = time_ratio(slower, faster, confidence)
         # A few rounds that other work disturbed are no speed-up of the typical round.
         is_typical = ratio.value <= 1 or slower.time_s > faster.time_s
@@ -139,13 +143,15 @@ def report_input(
     def may_win(config: Config) -> bool:
         return all(constraint.allows(config) for constraint in same)
 
-    speedup, may_use_default = speedup_over(default), may_win(default)
+    speedup = speedup_over(default)
+    may_use_default = may_win(default)
     if speedup and speedup.value < 1 and may_use_default:
         best = baseline
         speedup = time_ratio(judged[default], judged[default], confidence)
     elif not best and (best := configs.fastest):
         # The best of a search was lucky, so its time gives no speed-up.
-        baseline, note = measured.get(default), "not measured again"
+        baseline = measured.get(default)
+        note = "not measured again"
     speedups: dict[str, TimeRatio] = {}
     failed: dict[str, Measurement] = {}
     for name, config in {DEFAULT: default, **baselines}.items():
@@ -155,7 +161,8 @@ def report_input(
         last = final.get(config) or measured.get(config)
         if last and not last.timing:
             failed[name] = last
-    finalist, ties = None, 0
+    finalist = None
+    ties = 0
     if best:
         finalist = best.config
         if finalist != default:
@@ -212,7 +219,8 @@ def _with_part(
     """Report the needed part: where it has the winner's machine code, with what was measured of the
     winner; else with its last time beside the winner, and with the speed-up of the winner over that
     of the part's time."""
-    best, ratio = report.best, ablation.ratio
+    best = report.best
+    ratio = ablation.ratio
     if best is None or ablation.winner not in (best.config, report.finalist):
         return report
     if ratio is None:
@@ -300,7 +308,8 @@ def _halves(timing: Timing) -> tuple[Timing, Timing]:
     half = timing.count // 2
     if not half:
         return timing, timing
-    first, second = timing.samples_s[:half], timing.samples_s[half:]
+    first = timing.samples_s[:half]
+    second = timing.samples_s[half:]
     return (
         dataclasses.replace(timing, samples_s=first, occasions=()),
         dataclasses.replace(timing, samples_s=second, occasions=()),
@@ -321,7 +330,8 @@ def choose_finalists(
     the fewest changes from the default.
     """
     configs = MeasuredConfigs.of(measured)
-    columns, working = configs.columns, configs.one_per_code(default)
+    columns = configs.columns
+    working = configs.one_per_code(default)
     working = working[columns.works[working]]
     order = working[np.argsort(columns.time_s[working], kind="stable")]
     finalists = list(map(columns.configs.at, order[: count or 2].tolist()))

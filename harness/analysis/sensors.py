@@ -34,7 +34,8 @@ def clock_lines(results: Results) -> Iterator[str]:
     calls that take the host longer than the device."""
     thrown = _total(results, THROTTLED_SAMPLES)
     if thrown:
-        runs, share = counted(thrown, "timed run"), f"{100 * LOW_CLOCK:g} %"
+        runs = counted(thrown, "timed run")
+        share = f"{100 * LOW_CLOCK:g} %"
         yield f"{runs} met a GPU clock under {share} of the full one: thrown away, and taken again."
     late = _total(results, HOST_RETRIES)
     if late:
@@ -58,7 +59,8 @@ def _host_lines(results: Results) -> Iterator[str]:
     rows = results.rows
     if HOST not in rows.columns.observed:
         return
-    host_s, time_s = rows.of(rows.columns.observed[HOST]), rows.of(rows.columns.time_s)
+    host_s = rows.of(rows.columns.observed[HOST])
+    time_s = rows.of(rows.columns.time_s)
     timed = ~rows.is_shared & np.isfinite(host_s) & np.isfinite(time_s)
     count = int((host_s[timed] > time_s[timed]).sum())
     if count:
@@ -164,8 +166,11 @@ def _unknown_energy_lines(results: Results) -> Iterator[str]:
 
 def _input_energy(report: InputReport, measured: MeasuredConfigs) -> InputEnergy:
     """Return the energies of an input, of whose configurations these have one."""
-    rows, default, best = measured.rows, None, None
-    energy_j, time_s = rows.of(rows.columns.observed[ENERGY]), rows.of(rows.columns.time_s)
+    rows = measured.rows
+    default = None
+    best = None
+    energy_j = rows.of(rows.columns.observed[ENERGY])
+    time_s = rows.of(rows.columns.time_s)
     order = np.lexsort((energy_j, time_s))
     ordered_j = energy_j[order]
     is_less = ordered_j < np.minimum.accumulate(np.append(np.inf, ordered_j))[:-1]

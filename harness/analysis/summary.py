@@ -40,7 +40,8 @@ def summarize(reported: Iterable[tuple[Results, Sequence[InputReport]]]) -> list
     campaigns = [results.campaign for results, _ in pairs]
     summaries: list[ProgramSummary] = []
     for results, reports in pairs:
-        counts, campaign = results.searched.outcomes, results.campaign
+        counts = results.searched.outcomes
+        campaign = results.campaign
         summary = ProgramSummary(
             program=_program_name(campaign, campaigns),
             device=_device_name(campaign, campaigns),
@@ -68,7 +69,8 @@ def _device_name(campaign: StoredCampaign, campaigns: Iterable[StoredCampaign]) 
 def _program_name(campaign: StoredCampaign, campaigns: Iterable[StoredCampaign]) -> str:
     """Name a campaign by its space; by its version where the space has several, and by its number
     where a version has several on one device."""
-    key, name = campaign.key, campaign.space_name
+    key = campaign.key
+    name = campaign.space_name
     same = [other.key for other in campaigns if other.space_name == name]
     if any(other.program_sha256 != key.program_sha256 for other in same):
         name = f"{name}, version {key.program_sha256[:8]}"

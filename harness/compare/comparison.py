@@ -53,7 +53,8 @@ class ComparedRow:
     def is_same_code(self) -> bool:
         """Whether both sides ran the same code. The sources of a program may be incomplete, so its
         binaries must be equal."""
-        base, candidate = self.base, self.candidate
+        base = self.base
+        candidate = self.candidate
         if not (self.same_sources and base and candidate and base.config == candidate.config):
             return False
         if self.environment.backend != "command":
@@ -179,8 +180,10 @@ def _drafts(
         row = ComparedRow(
             candidate.kernel, candidate.environment, problem, subjects[0], same_sources=is_same
         )
-        old, new = base.inputs.get(problem), candidate.inputs.get(problem)
-        was_broken, is_broken = base.broken.get(problem), candidate.broken.get(problem)
+        old = base.inputs.get(problem)
+        new = candidate.inputs.get(problem)
+        was_broken = base.broken.get(problem)
+        is_broken = candidate.broken.get(problem)
         if old is not None and is_broken is not None and was_broken is None:
             row = replace(row, verdict=Verdict.BROKEN, notes=(_reason(is_broken),))
             drafts = [replace(row, subject=s, base=m) for s, m in _working(old, subjects)]
@@ -222,7 +225,8 @@ def _of_input(
         both = (BOTH,) if len(subjects) > 1 else ()
         subjects = subjects[:1]
     for subject in subjects:
-        base, candidate = old.measured.get(subject), new.measured.get(subject)
+        base = old.measured.get(subject)
+        candidate = new.measured.get(subject)
         if base is candidate is None:
             continue  # OpenTuner's own databases state no default
         draft = replace(row, subject=subject, base=base, candidate=candidate)
@@ -267,11 +271,13 @@ def _untested(base: Measurement | None, candidate: Measurement | None) -> tuple[
     """Return the verdict where a side has no time, and its reason."""
     if base is None or candidate is None:
         return Verdict.MISSING, _only_in("BASE" if base else "CANDIDATE")
-    failed, verdict = candidate, Verdict.MISSING
+    failed = candidate
+    verdict = Verdict.MISSING
     if base.timing:
         verdict = Verdict.BROKEN
     elif candidate.timing:
-        failed, verdict = base, Verdict.FIXED
+        failed = base
+        verdict = Verdict.FIXED
     chance = _MAY_BE_CHANCE if failed.outcome in _CHANCE else ""
     return verdict, f"{failed.outcome}{chance}: {' '.join(failed.message.split())[:200]}"
 
@@ -285,7 +291,8 @@ def _judged(drafts: Sequence[ComparedRow], rules: Rules) -> Iterator[ComparedRow
             yield row
             continue
         change = next(changes)
-        verdict, notes = change.verdict, row.notes
+        verdict = change.verdict
+        notes = row.notes
         if verdict is Verdict.WITHIN_NOISE:
             notes = tuple(note for note in notes if note == BOTH)
         elif row.is_same_code and not row.pair.differences:
@@ -296,7 +303,8 @@ def _judged(drafts: Sequence[ComparedRow], rules: Rules) -> Iterator[ComparedRow
 
 def _notes_on(subject: str, old: InputResults, new: InputResults) -> Iterator[str]:
     """Name other causes of a difference than the kernel."""
-    was, now = old.measured[subject].config, new.measured[subject].config
+    was = old.measured[subject].config
+    now = new.measured[subject].config
     if subject == "default" and was != now:
         yield f"the default was ({was})"
     if subject == "best" and was not in new.tried:

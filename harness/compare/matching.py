@@ -34,7 +34,8 @@ def match(
         if not pairs:
             raise UsageError(_refusal(old[0], new[0]))
         for before, after in pairs:
-            was, now = before.statistic.value, after.statistic.value
+            was = before.statistic.value
+            now = after.statistic.value
             if was != now:
                 raise UsageError(
                     f"{kernel} was tuned by the {now} of its samples, but BASE by the {was}. Tune "

@@ -170,7 +170,8 @@ def _of_input(
     results: Results, problem: Input, groups: Mapping[Config, Occasions], rows: MeasurementRows
 ) -> InputResults:
     """Select the measurements of an input, whose rows these are."""
-    searched, finals = results.measured[problem], results.finals.get(problem, ())
+    searched = results.measured[problem]
+    finals = results.finals.get(problem, ())
     report = input_report(results, problem)
     measured = {"best": report.best or next(iter(searched.values()))}
     default = report.baseline or searched.get(results.default)

@@ -76,7 +76,8 @@ def plan_rerun(
     them, other kernels are left out. `base_spaces` are those of BASE's sources, where these differ.
     Raises UsageError where the sources of a side are not at hand.
     """
-    specs, base_specs = _loaded("--rerun", spaces), _loaded("--base-space", base_spaces)
+    specs = _loaded("--rerun", spaces)
+    base_specs = _loaded("--base-space", base_spaces)
     if not spaces:
         specs = _default_specs(base, candidate, kernel)
     if kernel is not None:
@@ -186,7 +187,8 @@ class RerunSide:
 
     def space(self, problem: Input) -> ConstrainedSpace:
         """Return the legal configurations of an input."""
-        limits, compiler = self.measurer.limits, self.measurer.compiler
+        limits = self.measurer.limits
+        compiler = self.measurer.compiler
         return ConstrainedSpace.of(self.spec, problem, limits, compiler)
 
     def plan(self, problem: Input, campaign: int) -> RunPlan:
@@ -229,7 +231,8 @@ def opened_sides(planned: Planned, open_: Open) -> Iterator[tuple[RerunSide, Rer
         for side in planned:
             measurer = open_(side.spec, sides[0].measurer if sides else None)
             stack.callback(measurer.close)
-            results, spec = side.of(measurer.environment), fitted_to(side.spec, measurer)
+            results = side.of(measurer.environment)
+            spec = fitted_to(side.spec, measurer)
             sides.append(RerunSide(side.name, side.database, results, spec, measurer))
         yield sides[0], sides[1]
 
@@ -290,7 +293,8 @@ def rerun_kernel(
     Raises UsageError where a configuration is illegal in its space, HostModuleError where BASE
     cannot make the data of an input.
     """
-    old, new = base.results, candidate.results
+    old = base.results
+    new = candidate.results
     broken = dict(new.broken)
     problems: list[Input] = []
     for problem in old.inputs:
@@ -330,7 +334,8 @@ def _measure(
                 if rerun is sides[0]:
                     raise
                 return str(error)
-            run_id, plan = rerun.run_ids[problem], rerun.side.plan(problem, 0)
+            run_id = rerun.run_ids[problem]
+            plan = rerun.side.plan(problem, 0)
             store.transact(partial(store.add_measurements, run_id, plan, FINAL, measured, group))
     return ""
 

@@ -139,7 +139,8 @@ def fit_prior(variances: Iterable[OccasionVariance]) -> OccasionVariance:
     freedom = np.array([s.freedom for s in usable], dtype=np.float64)
     halves = freedom / 2
     logs = np.log([s.variance for s in usable]) - digamma(halves) + np.log(halves)
-    mean, most = float(logs.mean()), float(freedom.sum() - freedom.max())
+    mean = float(logs.mean())
+    most = float(freedom.sum() - freedom.max())
     excess = float(logs.var(ddof=1) - polygamma(1, halves).mean())
     if excess <= 0:
         return OccasionVariance(math.exp(mean), most)
@@ -168,7 +169,8 @@ def judge(
     ranks = np.argsort(np.argsort(p_values, kind="stable")).tolist()  # in Holm's procedure
     changes: list[Change] = []
     for difference, p_value, rank in zip(differences, adjusted, ranks, strict=True):
-        verdict, tests_left = Verdict.WITHIN_NOISE, len(pairs)
+        verdict = Verdict.WITHIN_NOISE
+        tests_left = len(pairs)
         if p_value <= level:
             verdict = Verdict.SLOWER if difference.mean > 0 else Verdict.FASTER
             tests_left -= rank

@@ -109,9 +109,11 @@ def parse_json(path: Path, content: bytes) -> Any:
             raise ValueError(f"holds more than {MAX_NESTED:,} objects and lists; split it")
         return json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
-        where, reason = f"{path}:{error.lineno}", f"{error.msg} (column {error.colno})"
+        where = f"{path}:{error.lineno}"
+        reason = f"{error.msg} (column {error.colno})"
     except RecursionError:
-        where, reason = str(path), "it is nested too deep"
+        where = str(path)
+        reason = "it is nested too deep"
     except UnicodeDecodeError as error:
         where = f"{path}:{content.count(10, 0, error.start) + 1}"
         reason = f"it is not UTF-8 text (byte {error.start})"

@@ -238,14 +238,16 @@ class _Result(_Part):
     message: Any = None
 
 
-_T4_FILE, _T4_RESULT = TypeAdapter(_T4), TypeAdapter(_Result)
+_T4_FILE = TypeAdapter(_T4)
+_T4_RESULT = TypeAdapter(_Result)
 
 
 def read_t4(path: Path, data: Any, sha256: str) -> Recording:
     """Read a T4 file; raises ValueError with the result that does not fit."""
     file = _checked(_T4_FILE, data)
     first = _checked(_T4_RESULT, file.results[0], "results[0]")
-    features, names = list(first.input), list(first.configuration)
+    features = list(first.input)
+    names = list(first.configuration)
     unit = file.metadata.get("timeunit") or "milliseconds"
     builder = _builder(path, features, names)
     for number, given in enumerate(file.results):
@@ -289,7 +291,8 @@ def _outcome(result: _Result, unit: Any) -> RecordedOutcome:
     time = None
     for measurement in result.measurements:
         if measurement.get("name") == "time":
-            time, unit = measurement.get("value"), measurement.get("unit") or unit
+            time = measurement.get("value")
+            unit = measurement.get("unit") or unit
             break
     if not isinstance(unit, str) or unit not in UNITS:
         known = ", ".join(UNITS)

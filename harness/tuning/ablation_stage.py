@@ -53,7 +53,8 @@ def ablate_winners(state: State) -> None:
 def _sets(report: InputReport, flags: Sequence[str]) -> bool:
     """Whether the winner sets a flag and more, and is significantly faster than the default: a flag
     alone is what makes it faster."""
-    best, default = report.best, report.baseline
+    best = report.best
+    default = report.baseline
     if best is None or default is None or report.speedup is None or not report.speedup.is_faster:
         return False
     changed = differing(best.config, default.config)
@@ -62,7 +63,8 @@ def _sets(report: InputReport, flags: Sequence[str]) -> bool:
 
 def _ablated(state: State, problem: Input, winner: Config, flags: Sequence[str]) -> Ablation:
     """Ablate the winner of an input; what an earlier command measured is used again."""
-    space, default = state.space(problem), state.space(problem).default
+    space = state.space(problem)
+    default = state.space(problem).default
     rounds = max(_ROUNDS, state.spec.measure.repeats)
     stored = by_configs(state.ledger.interleaved(problem, ABLATION))
     seeds = seeds_of(state.data_seed(problem))
@@ -147,7 +149,8 @@ def ablate(
             if tried is None:
                 steps.append(AblationStep(name, value, StepResult.ILLEGAL, None))
                 continue
-            result, ratio = StepResult.DROPPED, None
+            result = StepResult.DROPPED
+            ratio = None
             if code(tried) != code(here):
                 ratio = over_winner(tried)
                 result = _judged(ratio)

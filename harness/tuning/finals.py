@@ -69,7 +69,8 @@ def _searched(state: State) -> dict[Input, Measured]:
 
 def _eligible(state: State, problem: Input) -> Measured:
     """Return the measurements of the configurations that may win, and of the default."""
-    searched, default = state.ledger.searched(problem), state.space(problem).default
+    searched = state.ledger.searched(problem)
+    default = state.space(problem).default
     if not state.same:
         return searched
     return {c: m for c, m in searched.items() if c == default or state.is_same(c)}
@@ -78,12 +79,16 @@ def _eligible(state: State, problem: Input) -> Measured:
 def cross_measure(state: State) -> None:
     """Measure the default on each input where that is missing and legal, since winners are compared
     with it; with the plan's `cross`, every input's winner as well."""
-    inputs, is_crossed = state.spec.inputs, state.plan.cross
+    inputs = state.spec.inputs
+    is_crossed = state.plan.cross
     default = state.space(inputs[0]).default
     configs = [default]
-    stage, title, what = _DEFAULTS, "default on the inputs", "the default"
+    stage = _DEFAULTS
+    title = "default on the inputs"
+    what = "the default"
     if is_crossed:
-        stage, title = CROSS, "default and winners on the other inputs"
+        stage = CROSS
+        title = "default and winners on the other inputs"
         what = "the default and winners on other inputs"
         for problem in inputs:
             best = state.best(problem)
@@ -94,7 +99,8 @@ def cross_measure(state: State) -> None:
     for problem in inputs:
         if problem not in state.runs:
             continue
-        searched, space = state.ledger.searched(problem), state.space(problem)
+        searched = state.ledger.searched(problem)
+        space = state.space(problem)
         for config in dict.fromkeys(map(space.canonical, configs)):
             if config not in searched and space.is_legal(config):
                 missing.append((problem, config))
@@ -118,7 +124,8 @@ def measure_candidates(state: State) -> None:
     rounds = max(2, state.spec.measure.repeats)
     work: list[tuple[Input, list[Config]]] = []
     if not state.measurer.is_replay:
-        searched, default = _searched(state), state.space(state.spec.inputs[0]).default
+        searched = _searched(state)
+        default = state.space(state.spec.inputs[0]).default
         candidates = shortlist(searched, default, _applies_on(state))
         if not state.is_same(default):
             candidates = [default, *candidates]  # others are compared with it
@@ -148,7 +155,8 @@ def _stored(
     state: State, problem: Input, configs: Sequence[Config], stage: str, rounds: int
 ) -> Interleaved | None:
     """Return what was measured interleaved last, if it is of these configurations and complete."""
-    sessions, searched = state.ledger.interleaved(problem, stage), state.ledger.searched(problem)
+    sessions = state.ledger.interleaved(problem, stage)
+    searched = state.ledger.searched(problem)
     if sessions and is_complete(sessions[-1], configs, rounds=rounds, searched=searched):
         return sessions[-1]
     return None
@@ -194,11 +202,13 @@ def measure_finals(state: State) -> None:
 
     A replay shows no progress, since it would answer the same again.
     """
-    searched, display = _searched(state), state.display
+    searched = _searched(state)
+    display = state.display
     single: Mapping[Input, Config] = {}
     steps = 0
     if not state.measurer.is_replay:
-        single, steps = _single_on(state, searched), len(searched)
+        single = _single_on(state, searched)
+        steps = len(searched)
     display.begin_stage("finalists and the default", steps)
 
     def step(problem: Input, config: Config | None) -> None:
@@ -232,7 +242,8 @@ def _single_on(state: State, searched: Mapping[Input, Measured]) -> dict[Input, 
 
 def _measure_finals(state: State, problem: Input, single: Config | None) -> None:
     """Choose the winner of an input by some rounds, and judge it by others."""
-    default, finalists = state.space(problem).default, _finalists(state, problem)
+    default = state.space(problem).default
+    finalists = _finalists(state, problem)
     baselines = _baselines(state, problem)
     rounds = state.spec.measure.repeats
     if baselines:
@@ -256,7 +267,8 @@ def _measure_finals(state: State, problem: Input, single: Config | None) -> None
 
 def _finalists(state: State, problem: Input) -> list[Config]:
     """Return the configurations to measure again, and the default where it worked."""
-    measured, default = _eligible(state, problem), state.space(problem).default
+    measured = _eligible(state, problem)
+    default = state.space(problem).default
     candidates = state.ledger.interleaved(problem, CANDIDATE)
     last = candidates[-1] if candidates else []
     finalists = choose_finalists(measured, default, state.plan.finalists, last)
@@ -268,7 +280,8 @@ def _baselines(state: State, problem: Input) -> list[Config]:
     """Return the named baselines that are legal on an input; a recording has none."""
     if state.measurer.is_replay:
         return []
-    space, named = state.space(problem), state.spec.baselines_for(state.measurer.compiler)
+    space = state.space(problem)
+    named = state.spec.baselines_for(state.measurer.compiler)
     return list(filter(space.is_legal, map(space.canonical, named.values())))
 
 
@@ -277,7 +290,8 @@ def _may_win(state: State, problem: Input, config: Config) -> bool:
 
     It may not where the search would have given it up.
     """
-    measured, best = state.ledger.searched(problem).get(config), state.best(problem)
+    measured = state.ledger.searched(problem).get(config)
+    best = state.best(problem)
     if not state.is_same(config):
         return False
     if measured is None or measured.timing is None or best is None:

@@ -206,7 +206,8 @@ class _SharedWork(Generic[Work]):
                 raise _Stopped
             for problem in self._left:
                 home = self._pool.home.get(problem)
-                if problem not in self._taken and home in (None, device):
+                is_free = home is device or home not in self._pool.left
+                if is_free and problem not in self._taken:
                     return problem
             with own_random():
                 self._baton.wait()
@@ -220,7 +221,7 @@ class _SharedWork(Generic[Work]):
             raise error
         if device.faults < MOST_FAULTS:
             return
-        self._pool.take_out(device)
+        self._pool.left.remove(device)
         for problem, config in device.failed:
             self._state.ledger.measure_again(problem, config)
         self._state.warn(

@@ -136,7 +136,8 @@ class State:
         if self.plan.recording is not None:
             space = ListedSpace(self.plan.recording, problem)
         else:
-            limits, compiler = self.measurer.limits, self.measurer.compiler
+            limits = self.measurer.limits
+            compiler = self.measurer.compiler
             space = ConstrainedSpace.of(self.spec, problem, limits, compiler)
         self._spaces[problem] = space
         return space
@@ -178,7 +179,8 @@ class State:
 
     def _check_default(self, measurement: Measurement) -> None:
         """Warn where the default fails, and where it is wrong on every input."""
-        problem, outcome = measurement.input, measurement.outcome
+        problem = measurement.input
+        outcome = measurement.outcome
         if outcome is Outcome.OK or problem in self._failed_defaults:
             return
         space = self.space(problem)
@@ -226,7 +228,8 @@ class State:
     @cached_property
     def fitting(self) -> VersionRows:
         """The measurements of earlier commands that count for the space as it is now."""
-        limits, inputs = self.measurer.limits, self.spec.inputs
+        limits = self.measurer.limits
+        inputs = self.spec.inputs
         return fitting(
             self._stored,
             StoredCampaign.begun(self.key, self.spec, self.measurer.environment),
@@ -273,7 +276,8 @@ class State:
         rows = self.fitting.rows
         if self.measurer.is_replay:  # a recording would answer the same again
             return np.zeros(len(rows), dtype=np.bool_)
-        program, columns = self.spec.program, rows.columns
+        program = self.spec.program
+        columns = rows.columns
         allowed_s = self.spec.measure.timeout_s
         if program is not None and program.model.limits.deadline_s:
             allowed_s = min(allowed_s, program.model.limits.deadline_s)
@@ -288,9 +292,12 @@ class State:
         self, problem: Input, stage: str, measured: Sequence[Measurement], group: str | None = None
     ) -> None:
         """Store measurements of an input, and append them to the ledger."""
-        store, run_id, plan = self.store, self.runs[problem], self.run_plan(problem)
+        store = self.store
+        run_id = self.runs[problem]
+        plan = self.run_plan(problem)
         ids = store.transact(lambda: store.add_measurements(run_id, plan, stage, measured, group))
-        date, space = now(), self.spec.space_sha256
+        date = now()
+        space = self.spec.space_sha256
         rows: list[MeasurementRow] = []
         for row_id, m in zip(ids, measured, strict=True):
             rows.append(MeasurementRow(row_id, stage, m, group, measured_at=date, space=space))
@@ -336,7 +343,9 @@ class State:
 
     def results(self) -> Results:
         """Return the campaign's results so far."""
-        store, environment, rows = self.store, self.measurer.environment, self.ledger.rows
+        store = self.store
+        environment = self.measurer.environment
+        rows = self.ledger.rows
         return store.read(
             lambda: results_of(store.connection, self.key, self.spec, environment, rows)
         )
@@ -365,7 +374,8 @@ class State:
         where = "in the recording" if self.measurer.is_replay else "on this device"
         reason = space.why_illegal(space.default)
         self.left_out[problem] = f"no configuration is legal {where}; the default: {reason}"
-        store, plan = self.store, self.run_plan(problem)
+        store = self.store
+        plan = self.run_plan(problem)
 
         def store_run() -> None:
             run = store.begin_run(plan, {"facts": machine_notes()})

@@ -61,7 +61,8 @@ class UniformSampling:
 
     def run(self, target: float) -> Validation:
         """Sample until a tree predicts times with this median relative error."""
-        state, options = self._state, self._state.options
+        state = self._state
+        options = self._state.options
         counts: dict[Input, float] = {}
         for problem in state.spec.inputs:
             if state.is_empty(problem):
@@ -107,7 +108,8 @@ class UniformSampling:
             held_out=held_out,
             peak_fraction=None,
         )
-        plan, space = state.run_plan(problem), state.space(problem)
+        plan = state.run_plan(problem)
+        space = state.space(problem)
         technique = f"{plan.technique} ({role.value})"
         plan = replace(plan, technique=technique, test_limit=draws)
         with state.leaving_out(problem):
@@ -173,7 +175,8 @@ class _PairStream:
 
     def _more(self, problem: Input, more: int) -> Iterator[Measurement]:
         before = len(self.drawn[problem])
-        held_out, draws = self._held_out[problem], before + more
+        held_out = self._held_out[problem]
+        draws = before + more
         drawn = self._sampler.draw_samples(self._role, problem, draws, held_out)
         self.drawn[problem] = drawn
         if len(drawn) < draws:
@@ -271,7 +274,8 @@ def _prediction_errors(
     table = pd.DataFrame(rows, dtype=object)  # as objects, integers stay so beside None
     axes = [Axis.of(table, str(name)) for name in table.columns]
     table[_TIME] = times_s
-    learnt, unseen = table.iloc[: len(training)], table.iloc[len(training) :]
+    learnt = table.iloc[: len(training)]
+    unseen = table.iloc[len(training) :]
     tree = grow(learnt, TreeTarget(_TIME, log=True), axes, Growth(_THRESHOLD, seed=seed))
     return relative_errors(tree.predict(unseen).to_numpy(), unseen[_TIME].to_numpy())
 
