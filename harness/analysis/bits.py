@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,8 +40,8 @@ class EqualBits:
     @property
     def slowdown(self) -> float | None:
         """The geometric mean of what staying in the default's class costs."""
-        known = [of_input.slowdown for of_input in self.inputs if of_input.slowdown]
-        return float(np.exp(np.mean(np.log(known)))) if known else None
+        slowdowns = [of_input.slowdown for of_input in self.inputs if of_input.slowdown]
+        return float(np.exp(np.mean(np.log(slowdowns)))) if slowdowns else None
 
 
 def equal_bits(results: Results) -> EqualBits | None:
@@ -50,42 +50,43 @@ def equal_bits(results: Results) -> EqualBits | None:
     bits = rows.columns.observed.get(OUTPUT_BITS)
     if bits is None:
         return None
-    known = rows.where(np.isfinite(rows.of(bits)) & rows.of(rows.columns.works))
-    by_input = measured_by_input(known)
-    if not by_input:
+    with_bits = rows.where(np.isfinite(rows.of(bits)) & rows.of(rows.columns.works))
+    measured = measured_by_input(with_bits)
+    if not measured:
         return None
-    inputs = tuple(_of_input(results, problem, own) for problem, own in by_input.items())
-    last = known.take(np.concatenate([own.rows.selected for own in by_input.values()]))
+    inputs = [_of_input(results, problem, row) for problem, row in measured.items()]
+    last = with_bits.take(np.concatenate([row.rows.selected for row in measured.values()]))
     steady = last.where(last.of(bits) != VARYING_BITS)
     codes = steady.of(steady.columns.inputs.codes)
     settings = steady.columns.config_table.settings(steady.of(steady.columns.configs.codes))
     values = {name: of_rows for name, (_, of_rows) in settings.items()}
-    return EqualBits(inputs, tuple(_split_by(codes, _joined(codes, steady.of(bits)), values)))
+    split_by = _split_by(codes, _joined(codes, steady.of(bits)), values)
+    return EqualBits(tuple(inputs), tuple(split_by))
 
 
-def _of_input(results: Results, problem: Input, own: MeasuredConfigs) -> _InputBits:
-    bits, time_s = (
-        own.rows.of(column) for column in (own.columns.observed[OUTPUT_BITS], own.columns.time_s)
-    )
-    default = own.get(results.default)
-    of_default = default.observed[OUTPUT_BITS] if default else VARYING_BITS
-    same, is_known = bits == of_default, of_default != VARYING_BITS
-    return _InputBits(
-        problem,
-        configs=len(bits),
-        varying=int((bits == VARYING_BITS).sum()),
-        classes=len(np.unique(bits[bits != VARYING_BITS])),
-        in_default=int(same.sum()) if is_known else None,
-        slowdown=float(time_s[same].min() / time_s.min()) if is_known else None,
-    )
+def _of_input(results: Results, problem: Input, measured: MeasuredConfigs) -> _InputBits:
+    """Count the classes of an input, of whose configurations these have bits."""
+    bits = measured.rows.of(measured.columns.observed[OUTPUT_BITS])
+    varying = bits == VARYING_BITS
+    default = measured.get(results.default)
+    in_default = None
+    slowdown = None
+    if default is not None and default.observed[OUTPUT_BITS] != VARYING_BITS:
+        time_s = measured.rows.of(measured.columns.time_s)
+        same = bits == default.observed[OUTPUT_BITS]
+        in_default = int(same.sum())
+        slowdown = float(time_s[same].min() / time_s.min())
+    classes = len(np.unique(bits[~varying]))
+    return _InputBits(problem, len(bits), int(varying.sum()), classes, in_default, slowdown)
 
 
-def _split_by(inputs: Codes, classes: Codes, values: Mapping[str, Codes]) -> Iterator[str]:
-    """Yield parameters that determine the class of each row: first those that agree best with the
+def _split_by(inputs: Codes, classes: Codes, values: Mapping[str, Codes]) -> list[str]:
+    """Return parameters that determine the class of each row: first those that agree best with the
     classes, by the adjusted Rand index (Hubert and Arabie, 1985); none that is not needed."""
     from sklearn.metrics import adjusted_rand_score  # here: it takes a second to load
 
-    cells, chosen = inputs, list[str]()
+    cells = inputs
+    chosen: list[str] = []
     while not _determines(cells, classes) and len(chosen) < len(values):
         joined = {n: _joined(cells, codes) for n, codes in values.items() if n not in chosen}
         best = max(joined, key=lambda name: adjusted_rand_score(classes, joined[name]))
@@ -95,7 +96,7 @@ def _split_by(inputs: Codes, classes: Codes, values: Mapping[str, Codes]) -> Ite
         rest = [values[other] for other in chosen if other != name]
         if _determines(_joined(inputs, *rest), classes):
             chosen.remove(name)
-    return iter(chosen)
+    return chosen
 
 
 def _joined(*columns: Codes) -> Codes:

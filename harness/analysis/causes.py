@@ -71,7 +71,8 @@ def _causes(results: Results) -> Iterator[_Cause]:
     import pandas as pd  # here: it takes half a second to load
 
     rows = sampled(results.searched)
-    columns, selected = rows.columns, rows.selected.tolist()
+    columns = rows.columns
+    selected = rows.selected.tolist()
     tests = [{**columns.inputs.at(row), **columns.configs.at(row)} for row in selected]
     settings = pd.DataFrame(tests, dtype=object)
     outcomes = list(map(columns.outcomes.at, selected))
@@ -110,23 +111,24 @@ class _Tests:
         table = self.settings.assign(**{_FAILED: self.failed.astype(np.float64)})
         names = list(map(str, self.settings.columns))
         tree = grow(table, _FAILED, names, Growth(threshold=_LEAST_GAIN))
-        first, *rest = sorted(self._regions(tree.root), key=lambda node: node.mean)
-        others, taken = self._rows(first), list[TreeNode]()
-        for node in rest:
+        regions = sorted(self._regions(tree.root), key=lambda node: node.mean)
+        others = self._rows(regions[0])
+        taken: list[TreeNode] = []
+        for node in regions[1:]:
             rows = self._rows(node)
             if self._is_clear(rows, others, _LEVEL):
                 taken.append(node)
             else:
-                others = others | rows
+                others |= rows
         for node in sorted(taken, key=lambda node: -node.count * node.mean):
             rows = self._rows(node)
             yield _Cause(
                 kind,
                 node.box,
-                int(rows.sum()),
-                int(self.failed[rows].sum()),
-                int(others.sum()),
-                int(self.failed[others].sum()),
+                count=int(rows.sum()),
+                failed=int(self.failed[rows].sum()),
+                others=int(others.sum()),
+                others_failed=int(self.failed[others].sum()),
             )
 
     def _rows(self, node: TreeNode) -> Flags:
@@ -139,10 +141,12 @@ class _Tests:
             return [node]
         low, high = map(self._regions, node.sides)
         if len(low) == len(high) == 1:
-            pair = self._rows(low[0]), self._rows(high[0])
-            if not any(self._is_clear(*ordered, _LAST_LEVEL) for ordered in (pair, pair[::-1])):
+            below = self._rows(low[0])
+            above = self._rows(high[0])
+            is_clear = self._is_clear(below, above, _LAST_LEVEL)
+            if not is_clear and not self._is_clear(above, below, _LAST_LEVEL):
                 return [node]
-        return [*low, *high]
+        return low + high
 
     def _is_clear(self, rows: Flags, others: Flags, level: float) -> bool:
         """Say whether these tests clearly fail more often than the others.
@@ -172,7 +176,8 @@ class _Tests:
 
 def failures_rows(results: Results) -> list[tuple[str, ...]]:
     """Return a row per kind of failure under FAILURES_HEAD, the most frequent first."""
-    searched, columns = results.searched, results.searched.columns
+    searched = results.searched
+    columns = results.searched.columns
     failed = searched.where(~searched.of(columns.works))
     kinds = Counter(failed.of(columns.outcomes.codes).tolist())
     rows: list[tuple[str, ...]] = []

@@ -51,33 +51,38 @@ def winner_reports(results: Results) -> list[InputReport]:
 
 def input_report(results: Results, problem: Input) -> InputReport:
     """Report an input alone; `input_reports` judges the speed-ups of all together."""
+    measured = results.measured.get(problem)
     report = report_input(
         problem,
-        results.measured.get(problem, {}),
+        measured or {},
         results.finals.get(problem, ()),
         results.default,
-        results.legal.get(problem),
-        results.campaign.confidence,
+        legal=results.legal.get(problem),
+        confidence=results.campaign.confidence,
         baselines=results.baselines,
         has_choice=problem in results.choices,
         same=list(map(Expression, results.same)),
     )
-    crossed = 0
-    if problem in results.measured:
-        rows = results.measured[problem].rows.of_stages([CROSS])
-        requestors = rows.columns.requestors
-        crossed = int((rows.of(requestors.codes) == requestors.code(None)).sum())
-    return dataclasses.replace(report, crossed=crossed)
+    if measured is None:
+        return report
+    rows = measured.rows.of_stages([CROSS])
+    requestors = rows.columns.requestors
+    crossed = rows.of(requestors.codes) == requestors.code(None)
+    return dataclasses.replace(report, crossed=int(crossed.sum()))
 
 
 def not_measured(results: Results) -> dict[Input, str]:
     """Return the requested inputs that have no measurement, with the reason as far as known."""
-    last, reasons = _last_runs(results), noted_reasons(results.commands)
-    return {
-        problem: reasons.get(problem) or NOT_MEASURED + _reason(results, problem, last.get(problem))
-        for problem in {**reasons, **last}
-        if problem not in results.measured
-    }
+    last = _last_runs(results)
+    reasons = noted_reasons(results.commands)
+    unmeasured: dict[Input, str] = {}
+    for problem in reasons | last:
+        if problem not in results.measured:
+            why = reasons.get(problem)
+            if not why:
+                why = NOT_MEASURED + _reason(results, problem, last.get(problem))
+            unmeasured[problem] = why
+    return unmeasured
 
 
 def _last_runs(results: Results) -> dict[Input, Run]:
@@ -88,11 +93,11 @@ def _last_runs(results: Results) -> dict[Input, Run]:
 def noted_reasons(commands: Iterable[Command]) -> dict[Input, str]:
     """Return why the last command on each input left it out; empty if it did not, or was stopped
     before it could note a reason."""
-    return {
-        problem: command.left_out.get(problem, "")
-        for command in sorted(commands, key=attrgetter("started_at"))
-        for problem in command.inputs
-    }
+    reasons: dict[Input, str] = {}
+    for command in sorted(commands, key=attrgetter("started_at")):
+        for problem in command.inputs:
+            reasons[problem] = command.left_out.get(problem, "")
+    return reasons
 
 
 def _reason(results: Results, problem: Input, run: Run | None) -> str:
@@ -114,16 +119,20 @@ def reservations(results: Results) -> Iterator[str]:
     yield from changed_data_lines(results.fitting.changed)
     yield from _sampling_lines(results)
     yield from sensor_lines(results)
-    reasons, last = noted_reasons(results.commands), _last_runs(results)
-    started = [problem for problem in results.measured if problem in last]
-    stopped = [problem for problem in started if last[problem].state != "complete"]
-    unexplained = [f"({problem})" for problem in stopped if not reasons.get(problem)]
+    reasons = noted_reasons(results.commands)
+    last = _last_runs(results)
+    unexplained: list[str] = []
+    broken: list[str] = []
+    for problem in results.measured:
+        if reasons.get(problem):
+            broken.append(f"({problem}): {reasons[problem]}")
+        elif problem in last and last[problem].state != "complete":
+            unexplained.append(f"({problem})")
     if unexplained:
         yield (
             f"The search is not complete on {first_few(unexplained)}: it was stopped by hand or by "
             "--max-time, or is still running."
         )
-    broken = [f"({p}): {reasons[p]}" for p in results.measured if reasons.get(p)]
     if broken:
         yield f"Not completely measured: {first_few(broken)}."
     for notice in _notices(results):

@@ -6,9 +6,8 @@ table. The model is Starchart's tree (harness.models.starchart).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,23 +99,23 @@ def samples(results: Results) -> Samples:
     searched = results.searched
     rows = sampled(searched.where(searched.of(searched.columns.works)))
     columns = rows.columns
-    inputs, configs = (
-        list(map(column.at, rows.selected.tolist())) for column in (columns.inputs, columns.configs)
-    )
-    features = _columns(inputs)
-    parts = {**features, **_columns(configs)}
+    selected = rows.selected.tolist()
+    features = _columns(map(columns.inputs.at, selected))
+    parts = features | _columns(map(columns.configs.at, selected))
     time_s = rows.of(columns.time_s)
-    plain = {"time_s": time_s, "unbiased": results.unbiased(rows), **_observed(results.rows, rows)}
-    taken = sorted(set(parts) & {SLOWDOWN, MEASUREMENT, *plain})
+    measured = {"time_s": time_s, "unbiased": results.unbiased(rows)}
+    for name, values in columns.observed.items():
+        if name not in HOW_TIMED and not np.isnan(results.rows.of(values)).all():
+            measured[name] = rows.of(values)
+    measured[SLOWDOWN] = time_s / _least(searched)[rows.of(columns.inputs.codes)]
+    measured[MEASUREMENT] = _numbers(rows)
+    taken = sorted(parts.keys() & measured.keys())
     if taken:
         raise UsageError(
             f"the parameter or feature `{taken[0]}` has the name of a measured column; rename it"
         )
-    least = _least(searched)[rows.of(columns.inputs.codes)]
-    measured = {SLOWDOWN: time_s / least, MEASUREMENT: _numbers(rows)}
-    flat = pd.DataFrame({**plain, **measured, **parts})
     varying = tuple(name for name, column in parts.items() if len(set(values_of(column))) > 1)
-    return Samples(flat, varying, tuple(features))
+    return Samples(pd.DataFrame(measured | parts), varying, tuple(features))
 
 
 def _numbers(rows: MeasurementRows) -> Indices:
@@ -135,17 +134,6 @@ def _numbers(rows: MeasurementRows) -> Indices:
     return numbers
 
 
-def _observed(all_rows: MeasurementRows, rows: MeasurementRows) -> dict[str, Array]:
-    """Return the quantities that were observed on any measurement; NaN where not."""
-    observed = rows.columns.observed
-    names = [
-        name
-        for name, values in observed.items()
-        if name not in HOW_TIMED and not np.isnan(all_rows.of(values)).all()
-    ]
-    return {name: rows.of(observed[name]) for name in names}
-
-
 def _least(rows: MeasurementRows) -> Array:
     """Return the least time of each input, by its code."""
     columns = rows.columns
@@ -154,17 +142,20 @@ def _least(rows: MeasurementRows) -> Array:
     return least
 
 
-def _columns(rows: Sequence[Mapping[str, Value]]) -> dict[str, pd.Series[Any]]:
+def _columns(rows: Iterable[Mapping[str, Value]]) -> dict[str, pd.Series[Any]]:
     """Return the columns of rows; one that some rows lack keeps its values as they are and None,
     since pandas would turn integers into floats."""
     import pandas as pd
 
-    table = pd.DataFrame([dict(row) for row in rows], dtype=object)
-    return {
-        str(name): column.infer_objects() if there.all() else column.where(there, None)
-        for name, column in table.items()
-        for there in [column.notna()]
-    }
+    table = pd.DataFrame(list(map(dict, rows)), dtype=object)
+    columns: dict[str, pd.Series[Any]] = {}
+    for name, column in table.items():
+        there = column.notna()
+        if there.all():
+            columns[str(name)] = column.infer_objects()
+        else:
+            columns[str(name)] = column.where(there, None)
+    return columns
 
 
 def pooled(all_results: Sequence[Results]) -> Samples:
@@ -184,9 +175,9 @@ def pooled(all_results: Sequence[Results]) -> Samples:
                 + "; ".join(of_platform.title for of_platform in all_results)
             )
         tables[name] = samples(results)
-    parameters = tuple(
-        dict.fromkeys(name for of_platform in tables.values() for name in of_platform.parameters)
-    )
+    parameters: dict[str, None] = {}
+    for of_platform in tables.values():
+        parameters |= dict.fromkeys(of_platform.parameters)
     if PLATFORM in parameters:
         raise UsageError(f"--platforms adds a parameter `{PLATFORM}`; rename yours")
     for results, of_platform in zip(all_results, tables.values(), strict=True):
@@ -222,12 +213,14 @@ class Explanation:
         """Say that the tree explains nothing, where the mean predicts held-out samples as well."""
         if self.accuracy.r2 > 0:
             return None
-        target, r2 = self.tree.target, self.accuracy.r2
+        target = self.tree.target
+        r2 = self.accuracy.r2
         return f"Nothing explains the {target}: a tree's R2 on held-out samples is {r2:.3f}."
 
     def lines(self) -> Iterator[str]:
         """Say what the target depends on, from how many samples, and how accurate the tree is."""
-        tree, count = self.tree, len(self.tree.samples)
+        tree = self.tree
+        count = len(self.tree.samples)
         shared = count - self.measurements
         made = f"{self.measurements:,} measured"
         also = f" ({made}; {shared:,} have the machine code of one of these)" if shared else ""
@@ -238,7 +231,8 @@ class Explanation:
         yield f"    {importance_text(tree)}"
         is_published = tree.growth.threshold is not None
         rule = "by the published rule" if is_published else "as cross-validation chooses"
-        leaves, error = sum(1 for _ in tree.root.leaves()), self.accuracy.error
+        leaves = sum(1 for _ in tree.root.leaves())
+        error = self.accuracy.error
         among = f" of the {error.count:,} that are not 0" if error.count < self.measurements else ""
         yield (
             f"    accuracy on held-out samples, leaves {rule} ({leaves}): "
@@ -275,29 +269,22 @@ def explain(
     growth = replace(growth or Growth(), groups=MEASUREMENT)
     # Of all samples, since a fold may lack a word.
     axes = [Axis.of(usable, name) for name in drawn.parameters]
-    table = [[str(name), str(usable[name].dtype), usable[name].tolist()] for name in usable.columns]
+    table = [[str(name), str(column.dtype), column.tolist()] for name, column in usable.items()]
     wanted = [target.column, target.per, target.log, drawn.parameters, growth.threshold]
+
+    def explained() -> Explanation:
+        in_fold = replace(growth, folds=_FOLDS)
+
+        def learn(part: pd.DataFrame) -> Callable[[pd.DataFrame], pd.Series[float]]:
+            return grow(part, target, axes, in_fold).predict
+
+        accuracy = cross_validate(learn, usable, target.column, _FOLDS, MEASUREMENT)
+        tree = grow(usable, target, axes, growth)
+        measurements = usable[MEASUREMENT].nunique()
+        return Explanation(tree, accuracy, int(usable["unbiased"].sum()), measurements)
+
     key = content_key("explained by a tree", table, wanted)
-    return (kept or Kept()).recall(key, partial(_explain, usable, target, axes, growth))
-
-
-def _explain(
-    usable: pd.DataFrame, target: TreeTarget, axes: Sequence[Axis], growth: Growth
-) -> Explanation:
-    in_fold = replace(growth, folds=_FOLDS)
-    accuracy = cross_validate(
-        lambda part: grow(part, target, axes, in_fold).predict,
-        usable,
-        target.column,
-        _FOLDS,
-        MEASUREMENT,
-    )
-    return Explanation(
-        grow(usable, target, axes, growth),
-        accuracy,
-        int(usable["unbiased"].sum()),
-        usable[MEASUREMENT].nunique(),
-    )
+    return (kept or Kept()).recall(key, explained)
 
 
 def _usable(samples: Samples, target: TreeTarget) -> pd.DataFrame:

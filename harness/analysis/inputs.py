@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -122,64 +121,70 @@ def report_input(
     Of configurations with the machine code of the winner, the one with the fewest changes from the
     default is the best, without a measurement. `hold_discoveries` judges several inputs.
     """
-    configs, final, note = MeasuredConfigs.of(measured), {m.config: m for m in finals}, ""
+    configs = MeasuredConfigs.of(measured)
+    final = {m.config: m for m in finals}
+    note = ""
     winner, judged = _winner(final, has_choice, default)
-    best, baseline = final.get(winner) if winner else None, final.get(default)
+    best = final.get(winner) if winner else None
+    baseline = final.get(default)
 
     def speedup_over(config: Config) -> TimeRatio | None:
-        of_best, slower = judged.get(best.config) if best else None, judged.get(config)
-        if best is None or of_best is None or slower is None:
+        if best is None or best.config not in judged or config not in judged:
             return None
-        ratio = time_ratio(slower, of_best, confidence)
+        faster = judged[best.config]
+        slower = judged[config]
+        ratio = time_ratio(slower, faster, confidence)
         # A few rounds that other work disturbed are no speed-up of the typical round.
-        is_typical = ratio.value <= 1 or slower.time_s > of_best.time_s
+        is_typical = ratio.value <= 1 or slower.time_s > faster.time_s
         if UNCLAIMED in best.observed or not is_typical:
             return dataclasses.replace(ratio, p_value=1.0, may_be_chance=True)
         return ratio
 
-    speedup, may_use_default = speedup_over(default), _allow(same, default)
+    def may_win(config: Config) -> bool:
+        return all(constraint.allows(config) for constraint in same)
+
+    speedup = speedup_over(default)
+    may_use_default = may_win(default)
     if speedup and speedup.value < 1 and may_use_default:
-        best, speedup = baseline, time_ratio(judged[default], judged[default], confidence)
+        best = baseline
+        speedup = time_ratio(judged[default], judged[default], confidence)
     elif not best and (best := configs.fastest):
         # The best of a search was lucky, so its time gives no speed-up.
-        baseline, note = measured.get(default), "not measured again"
-    over = {name: speedup_over(config) for name, config in baselines.items()}
-    finalist = best.config if best else None
-    if best and best.config != default:
-        best = _named(best, configs.shortest(best.config, default, partial(_allow, same)))
+        baseline = measured.get(default)
+        note = "not measured again"
+    speedups: dict[str, TimeRatio] = {}
+    failed: dict[str, Measurement] = {}
+    for name, config in {DEFAULT: default, **baselines}.items():
+        ratio = speedup_over(config)
+        if ratio is not None and name in baselines:
+            speedups[name] = ratio
+        last = final.get(config) or measured.get(config)
+        if last and not last.timing:
+            failed[name] = last
+    finalist = None
+    ties = 0
+    if best:
+        finalist = best.config
+        if finalist != default:
+            best = _named(best, configs.shortest(finalist, default, may_win))
+        ties = configs.ties(best.config, confidence)
     return InputReport(
         problem=problem,
         best=best,
         baseline=baseline,
         speedup=speedup,
-        within_noise=configs.ties(best.config, confidence) if best else 0,
+        within_noise=ties,
         outcomes=configs.rows.outcomes,
         legal=legal,
         note=note,
         shared=int(configs.rows.is_shared.sum()),
-        baseline_speedups={name: ratio for name, ratio in over.items() if ratio},
-        failed_baselines=_failures({DEFAULT: default, **baselines}, final, measured),
+        baseline_speedups=speedups,
+        failed_baselines=failed,
         worst=configs.worst,
         may_use_default=may_use_default,
         finalist=finalist,
         confidence=confidence,
     )
-
-
-def _allow(constraints: Iterable[Expression], config: Config) -> bool:
-    return all(constraint.allows(config) for constraint in constraints)
-
-
-def _failures(
-    named: Mapping[str, Config], final: Measured, measured: Measured
-) -> dict[str, Measurement]:
-    """Return the last failure of each named configuration that failed, by name."""
-    failed: dict[str, Measurement] = {}
-    for name, config in named.items():
-        last = final.get(config) or measured.get(config)
-        if last and not last.timing:
-            failed[name] = last
-    return failed
 
 
 def _named(measured: Measurement, config: Config) -> Measurement:
@@ -214,7 +219,8 @@ def _with_part(
     """Report the needed part: where it has the winner's machine code, with what was measured of the
     winner; else with its last time beside the winner, and with the speed-up of the winner over that
     of the part's time."""
-    best, ratio = report.best, ablation.ratio
+    best = report.best
+    ratio = ablation.ratio
     if best is None or ablation.winner not in (best.config, report.finalist):
         return report
     if ratio is None:
@@ -238,18 +244,19 @@ def hold_discoveries(reports: Sequence[InputReport]) -> list[InputReport]:
     """Mark the speed-ups that may be chance: over all inputs, the rate of false discoveries is
     held (`harness.stats.timing`); so it is for the speed-ups over each named baseline."""
     speedups = hold_false_discoveries([report.speedup for report in reports])
-    names = dict.fromkeys(name for report in reports for name in report.baseline_speedups)
-    over = {
-        name: hold_false_discoveries([report.baseline_speedups.get(name) for report in reports])
-        for name in names
-    }
-    judged = []
-    for row, report in enumerate(reports):
-        if names or speedups[row] is not report.speedup:
-            of_baselines = {name: ratio for name in names if (ratio := over[name][row])}
-            report = dataclasses.replace(
-                report, speedup=speedups[row], baseline_speedups=of_baselines
-            )
+    names: dict[str, None] = {}
+    for report in reports:
+        names |= dict.fromkeys(report.baseline_speedups)
+    of_baselines: list[dict[str, TimeRatio]] = [{} for _ in reports]
+    for name in names:
+        ratios = [report.baseline_speedups.get(name) for report in reports]
+        for over, ratio in zip(of_baselines, hold_false_discoveries(ratios), strict=True):
+            if ratio is not None:
+                over[name] = ratio
+    judged: list[InputReport] = []
+    for report, speedup, over in zip(reports, speedups, of_baselines, strict=True):
+        if names or speedup is not report.speedup:
+            report = dataclasses.replace(report, speedup=speedup, baseline_speedups=over)
         judged.append(report)
     return judged
 
@@ -301,7 +308,8 @@ def _halves(timing: Timing) -> tuple[Timing, Timing]:
     half = timing.count // 2
     if not half:
         return timing, timing
-    first, second = timing.samples_s[:half], timing.samples_s[half:]
+    first = timing.samples_s[:half]
+    second = timing.samples_s[half:]
     return (
         dataclasses.replace(timing, samples_s=first, occasions=()),
         dataclasses.replace(timing, samples_s=second, occasions=()),
@@ -322,14 +330,16 @@ def choose_finalists(
     the fewest changes from the default.
     """
     configs = MeasuredConfigs.of(measured)
-    columns, working = configs.columns, configs.one_per_code(default)
+    columns = configs.columns
+    working = configs.one_per_code(default)
     working = working[columns.works[working]]
     order = working[np.argsort(columns.time_s[working], kind="stable")]
-    leading = list(map(columns.configs.at, order[: count or 2].tolist()))
+    finalists = list(map(columns.configs.at, order[: count or 2].tolist()))
     if count is None and len(order):
         tied = order[within_noise(columns.statistics, int(order[0]), order)].tolist()
         others = [config for config in map(columns.configs.at, tied) if config != default]
-        leading += sorted(others, key=lambda config: preference(config, default))[:1]
+        finalists += sorted(others, key=lambda config: preference(config, default))[:1]
     again = [m for m in interleaved if m.config in configs and configs[m.config].timing]
-    leaders = [configs.shortest(config, default) for config in ranked(again, default)[:1]]
-    return list(dict.fromkeys([*leading, *leaders]))
+    for leader in ranked(again, default)[:1]:
+        finalists.append(configs.shortest(leader, default))
+    return list(dict.fromkeys(finalists))

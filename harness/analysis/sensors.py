@@ -34,7 +34,8 @@ def clock_lines(results: Results) -> Iterator[str]:
     calls that take the host longer than the device."""
     thrown = _total(results, THROTTLED_SAMPLES)
     if thrown:
-        runs, share = counted(thrown, "timed run"), f"{100 * LOW_CLOCK:g} %"
+        runs = counted(thrown, "timed run")
+        share = f"{100 * LOW_CLOCK:g} %"
         yield f"{runs} met a GPU clock under {share} of the full one: thrown away, and taken again."
     late = _total(results, HOST_RETRIES)
     if late:
@@ -58,11 +59,13 @@ def _host_lines(results: Results) -> Iterator[str]:
     rows = results.rows
     if HOST not in rows.columns.observed:
         return
-    host_s, time_s = rows.of(rows.columns.observed[HOST]), rows.of(rows.columns.time_s)
+    host_s = rows.of(rows.columns.observed[HOST])
+    time_s = rows.of(rows.columns.time_s)
     timed = ~rows.is_shared & np.isfinite(host_s) & np.isfinite(time_s)
     count = int((host_s[timed] > time_s[timed]).sum())
     if count:
-        host, device = (format_time(float(np.median(each[timed]))) for each in (host_s, time_s))
+        host = format_time(float(np.median(host_s[timed])))
+        device = format_time(float(np.median(time_s[timed])))
         yield (
             f"In {count:,} of {counted(int(timed.sum()), 'measurement')} the host took longer for "
             f"a call than the device (medians of all: {host}, {device}): the host is the limit, "
@@ -76,12 +79,14 @@ def _throttled_lines(results: Results) -> Iterator[str]:
     count = _total(results, THROTTLED)
     if not count:
         return
-    names = [name for name in results.rows.columns.observed if name.startswith(THROTTLED_BY)]
-    counts = {name.removeprefix(THROTTLED_BY): len(_observed(results, name)) for name in names}
-    reasons = ", ".join(f"{reason} in {number:,}" for reason, number in counts.items() if number)
+    reasons: list[str] = []
+    for name in results.rows.columns.observed:
+        number = len(_observed(results, name))
+        if number and name.startswith(THROTTLED_BY):
+            reasons.append(f"{name.removeprefix(THROTTLED_BY)} in {number:,}")
     yield (
         f"The GPU held its clocks back in {count:,} of {counted(len(throttled), 'measurement')} "
-        f"({reasons}): their times may be too long."
+        f"({', '.join(reasons)}): their times may be too long."
     )
 
 
@@ -134,12 +139,9 @@ def input_energies(results: Results, reports: Sequence[InputReport]) -> list[Inp
         return []
     rows = results.searched
     has_energy = np.isfinite(rows.of(energy_j)) & rows.of(rows.columns.works)
-    by_input = measured_by_input(rows.where(has_energy))
-    return [
-        _input_energy(report, own)
-        for report in reports
-        if (own := by_input.get(report.problem)) is not None
-    ]
+    measured = measured_by_input(rows.where(has_energy))
+    with_energy = [report for report in reports if report.problem in measured]
+    return [_input_energy(report, measured[report.problem]) for report in with_energy]
 
 
 def _unknown_energy_lines(results: Results) -> Iterator[str]:
@@ -149,28 +151,34 @@ def _unknown_energy_lines(results: Results) -> Iterator[str]:
     if share is None:
         return
     asked = np.isfinite(rows.of(share))
-    energy_j = rows.columns.observed.get(ENERGY)
-    has_energy = asked & (False if energy_j is None else np.isfinite(rows.of(energy_j)))
-    unknown = int(asked.sum() - has_energy.sum())
-    if unknown:
+    unknown = asked.copy()
+    if ENERGY in rows.columns.observed:
+        unknown &= ~np.isfinite(rows.of(rows.columns.observed[ENERGY]))
+    if unknown.any():
         yield (
-            f"The energy of {unknown:,} of {counted(int(asked.sum()), 'measurement')} is unknown: "
+            f"The energy of {unknown.sum():,} of {counted(int(asked.sum()), 'measurement')} is "
+            "unknown: "
             f"the launches take less than {LEAST_SHARE:.0%} of the time of a run, which restores "
             "arguments and may empty caches, or the counter of energy moves too seldom. Tune for "
             "larger inputs, or with `measure: {cache: warm}`."
         )
 
 
-def _input_energy(report: InputReport, own: MeasuredConfigs) -> InputEnergy:
-    energy_j, time_s = own.rows.of(own.columns.observed[ENERGY]), own.rows.of(own.columns.time_s)
+def _input_energy(report: InputReport, measured: MeasuredConfigs) -> InputEnergy:
+    """Return the energies of an input, of whose configurations these have one."""
+    rows = measured.rows
+    default = None
+    best = None
+    energy_j = rows.of(rows.columns.observed[ENERGY])
+    time_s = rows.of(rows.columns.time_s)
     order = np.lexsort((energy_j, time_s))
     ordered_j = energy_j[order]
     is_less = ordered_j < np.minimum.accumulate(np.append(np.inf, ordered_j))[:-1]
-    front = list(own.rows.take(own.rows.selected[order[is_less]]).measurements())
-    default, best = (
-        None if measurement is None else own.get(measurement.config)
-        for measurement in (report.baseline, report.recommended)
-    )
+    front = list(rows.take(rows.selected[order[is_less]]).measurements())
+    if report.baseline is not None:
+        default = measured.get(report.baseline.config)
+    if report.recommended is not None:
+        best = measured.get(report.recommended.config)
     if best is None and report.recommended is report.best and report.finalist is not None:
-        best = own.get(report.finalist)  # of the needed part only times are known
-    return InputEnergy(report.problem, default, best, front, len(own))
+        best = measured.get(report.finalist)  # of the needed part only times are known
+    return InputEnergy(report.problem, default, best, front, len(measured))

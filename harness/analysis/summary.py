@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT
-from harness.core.records import Environment, Outcome, Statistic
+from harness.core.records import Outcome, Statistic
+from harness.results.campaigns import StoredCampaign
 from harness.results.view import Results
 from harness.space_file.baselines import level_of
 from harness.stats.timing import TimeRatio, mean_ratio
@@ -36,57 +37,61 @@ def summarize(reported: Iterable[tuple[Results, Sequence[InputReport]]]) -> list
     """Summarize results, each with the reports of its inputs; no two have one program and
     device."""
     pairs = list(reported)
-    devices = _device_names([results.campaign.environment for results, _ in pairs])
-    programs = _program_names([results for results, _ in pairs])
-    return [
-        ProgramSummary(
-            program, device, *_failures(results), _speedups(reports), results.campaign.statistic
+    campaigns = [results.campaign for results, _ in pairs]
+    summaries: list[ProgramSummary] = []
+    for results, reports in pairs:
+        counts = results.searched.outcomes
+        campaign = results.campaign
+        summary = ProgramSummary(
+            program=_program_name(campaign, campaigns),
+            device=_device_name(campaign, campaigns),
+            tests=counts.total(),
+            failures={o: n for o, n in counts.most_common() if o is not Outcome.OK},
+            speedups=_speedups(reports),
+            statistic=campaign.statistic,
         )
-        for (results, reports), program, device in zip(pairs, programs, devices, strict=True)
-    ]
+        summaries.append(summary)
+    return summaries
 
 
-def _device_names(environments: Sequence[Environment]) -> list[str]:
-    """Name each environment by its device, and by what else differs between environments of one
+def _device_name(campaign: StoredCampaign, campaigns: Iterable[StoredCampaign]) -> str:
+    """Name an environment by its device, and by what else differs between environments of one
     device, such as the driver."""
-    names = []
-    for environment in environments:
-        same = [other for other in environments if other.device == environment.device]
-        fields = environment.compared.items()
-        differing = [v for name, v in fields if any(o.compared[name] != v for o in same)]
-        names.append(", ".join([environment.device, *differing]))
-    return names
+    device = campaign.environment.device
+    fields = [c.environment.compared for c in campaigns if c.environment.device == device]
+    names = [device]
+    for name, value in campaign.environment.compared.items():
+        if any(other[name] != value for other in fields):
+            names.append(value)
+    return ", ".join(names)
 
 
-def _program_names(all_results: Sequence[Results]) -> list[str]:
-    """Name each result by its space; by its version where the space has several, and by its
-    campaign where a version has several on one device."""
-    named = [(results.campaign.space_name, results.campaign.key) for results in all_results]
-    names = []
-    for name, key in named:
-        same = [other for other_name, other in named if other_name == name]
-        versions = {other.program_sha256 for other in same}
-        places = [(other.program_sha256, other.fingerprint) for other in same]
-        version = f", version {key.program_sha256[:8]}" if len(versions) > 1 else ""
-        is_repeated = places.count((key.program_sha256, key.fingerprint)) > 1
-        names.append(f"{name}{version}{f', campaign {key.campaign}' if is_repeated else ''}")
-    return names
-
-
-def _failures(results: Results) -> tuple[int, Mapping[Outcome, int]]:
-    """Return the number of tests, and of failed ones by kind, the most frequent first."""
-    counts = results.searched.outcomes
-    return counts.total(), {o: n for o, n in counts.most_common() if o is not Outcome.OK}
+def _program_name(campaign: StoredCampaign, campaigns: Iterable[StoredCampaign]) -> str:
+    """Name a campaign by its space; by its version where the space has several, and by its number
+    where a version has several on one device."""
+    key = campaign.key
+    name = campaign.space_name
+    same = [other.key for other in campaigns if other.space_name == name]
+    if any(other.program_sha256 != key.program_sha256 for other in same):
+        name = f"{name}, version {key.program_sha256[:8]}"
+    if sum(replace(other, campaign=key.campaign) == key for other in same) > 1:
+        name = f"{name}, campaign {key.campaign}"
+    return name
 
 
 def _speedups(reports: Sequence[InputReport]) -> Mapping[str, TimeRatio]:
     """Return the mean speed-up over each baseline that was measured; levels of a compiler have
     short names."""
-    names = dict.fromkeys(name for report in reports for name in report.baseline_speedups)
-    levels = Counter(level_of(name) for name in names)
-    shown = {n: level if (level := level_of(n)) and levels[level] == 1 else n for n in names}
-    ratios = {DEFAULT: [r.speedup for r in reports if r.speedup]}
-    for name in names:
-        over = (report.baseline_speedups.get(name) for report in reports)
-        ratios[shown[name]] = [ratio for ratio in over if ratio is not None]
-    return {name: mean_ratio(of_name) for name, of_name in ratios.items() if of_name}
+    ratios = {DEFAULT: [report.speedup for report in reports if report.speedup]}
+    for report in reports:
+        for name, ratio in report.baseline_speedups.items():
+            ratios.setdefault(name, []).append(ratio)
+    levels = Counter(map(level_of, ratios))
+    speedups: dict[str, TimeRatio] = {}
+    for name, of_name in ratios.items():
+        level = level_of(name)
+        if level is None or levels[level] > 1:
+            level = name
+        if of_name:
+            speedups[level] = mean_ratio(of_name)
+    return speedups

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import InputResults, KernelResults, Occasions
 from harness.compare.statistics import (
     Change,
-    OccasionVariance,
     Pair,
     Verdict,
     judge,
     occasion_variance,
 )
 from harness.core.errors import UsageError
-from harness.core.records import Environment, Input, Measurement, Outcome, Timing
+from harness.core.records import Environment, Input, Measurement, Outcome
 from harness.stats.timing import mean_log, relative_clock_error
 
 BOTH = "the default is the best"
 """The note of a row that stands for both: one measurement on each side, and one test."""
 
 _CHANCE = (Outcome.TIMEOUT, Outcome.CRASHED, Outcome.OUT_OF_MEMORY)
+_MAY_BE_CHANCE = " (may be chance)"
+_NEITHER = "works neither in BASE nor in CANDIDATE"
 _MOST_REASON = 600  # characters: a default of many parameters precedes what went wrong
 _REGRESSIONS = (Verdict.SLOWER, Verdict.BROKEN)
 
@@ -54,11 +53,16 @@ class ComparedRow:
     def is_same_code(self) -> bool:
         """Whether both sides ran the same code. The sources of a program may be incomplete, so its
         binaries must be equal."""
-        base, candidate = self.base, self.candidate
+        base = self.base
+        candidate = self.candidate
         if not (self.same_sources and base and candidate and base.config == candidate.config):
             return False
-        digests = {m.build.binary_sha256 if m.build else None for m in (base, candidate)}
-        return self.environment.backend != "command" or (len(digests) == 1 and None not in digests)
+        if self.environment.backend != "command":
+            return True
+        if base.build is None or candidate.build is None:
+            return False
+        digest = base.build.binary_sha256
+        return digest is not None and digest == candidate.build.binary_sha256
 
     @property
     def is_regression(self) -> bool:
@@ -138,7 +142,9 @@ def compare(
             f"BASE holds {', '.join(names[0])}, and CANDIDATE {', '.join(names[1])}: they have no "
             "kernel in common; tune the same space into both"
         )
-    drafts = [draft for pair in matched for draft in _drafts(*pair, rules)]
+    drafts: list[ComparedRow] = []
+    for old, new in matched:
+        drafts += _drafts(old, new, rules.subjects)
     fresh = {row.kernel for row in drafts if row.verdict not in (Verdict.SAME, Verdict.MISSING)}
     check_last(base, candidate, matched, fresh)
     if all(row.verdict is Verdict.MISSING for row in drafts):
@@ -165,50 +171,47 @@ def _assumed_noise(drafts: Sequence[ComparedRow], rules: Rules) -> Iterator[str]
         )
 
 
-def _drafts(base: KernelResults, candidate: KernelResults, rules: Rules) -> Iterator[ComparedRow]:
-    subjects = rules.subjects
+def _drafts(
+    base: KernelResults, candidate: KernelResults, subjects: Sequence[str]
+) -> Iterator[ComparedRow]:
+    """Draft the rows of a kernel: those with a `pair` are to be tested."""
     is_same = (base.program, base.environment) == (candidate.program, candidate.environment)
     for problem in dict.fromkeys([*base.inputs, *candidate.inputs]):
         row = ComparedRow(
             candidate.kernel, candidate.environment, problem, subjects[0], same_sources=is_same
         )
-        old, new = base.inputs.get(problem), candidate.inputs.get(problem)
-        was_broken, is_broken = problem in base.broken, problem in candidate.broken
-        if old is not None and is_broken and not was_broken:
-            reason = candidate.broken[problem]
-            yield from _of_one_side(row, "base", old, subjects, Verdict.BROKEN, reason)
+        old = base.inputs.get(problem)
+        new = candidate.inputs.get(problem)
+        was_broken = base.broken.get(problem)
+        is_broken = candidate.broken.get(problem)
+        if old is not None and is_broken is not None and was_broken is None:
+            row = replace(row, verdict=Verdict.BROKEN, notes=(_reason(is_broken),))
+            drafts = [replace(row, subject=s, base=m) for s, m in _working(old, subjects)]
+            yield from drafts or [replace(row, verdict=Verdict.MISSING, notes=(_NEITHER,))]
         elif old is not None and new is not None:
             yield from _of_input(row, old, new, subjects)
-        elif was_broken and new is not None:
-            reason = base.broken[problem]
-            yield from _of_one_side(row, "candidate", new, subjects, Verdict.FIXED, reason)
+        elif was_broken is not None and new is not None:
+            row = replace(row, verdict=Verdict.FIXED, notes=(_reason(was_broken),))
+            for subject, m in _working(new, subjects):
+                yield replace(row, subject=subject, candidate=m)
         else:
-            only = f"measured only in {'BASE' if new is None else 'CANDIDATE'}"
-            yield dataclasses.replace(row, notes=(only,))
+            yield replace(row, notes=(_only_in("BASE" if new is None else "CANDIDATE"),))
 
 
-def _of_one_side(
-    row: ComparedRow,
-    side: str,
-    results: InputResults,
-    subjects: Sequence[str],
-    verdict: Verdict,
-    reason: str,
-) -> Iterator[ComparedRow]:
-    """Draft the rows of an input that only one side could measure; `side` is their field of it."""
-    pairs = ((subject, results.measured.get(subject)) for subject in subjects)
-    working = [(subject, measured) for subject, measured in pairs if measured and measured.timing]
-    for subject, measured in working:
-        fields: dict[str, Any] = {"subject": subject, "verdict": verdict, side: measured}
-        yield dataclasses.replace(row, **fields, notes=(_reason(reason),))
-    if not working and verdict is Verdict.BROKEN:
-        yield dataclasses.replace(row, notes=("works neither in BASE nor in CANDIDATE",))
+def _only_in(side: str) -> str:
+    return f"measured only in {side}"
+
+
+def _working(results: InputResults, subjects: Sequence[str]) -> list[tuple[str, Measurement]]:
+    """Return the subjects that work."""
+    pairs = [(subject, results.measured.get(subject)) for subject in subjects]
+    return [(subject, m) for subject, m in pairs if m and m.timing]
 
 
 def _reason(reason: str) -> str:
     """Shorten the reason why an input failed, which ends in `outcome: message`."""
     is_chance = any(f": {outcome}: " in reason for outcome in _CHANCE)
-    return f"{reason[:_MOST_REASON]}{' (may be chance)' if is_chance else ''}"
+    return f"{reason[:_MOST_REASON]}{_MAY_BE_CHANCE if is_chance else ''}"
 
 
 def _of_input(
@@ -217,35 +220,36 @@ def _of_input(
     """Draft the rows of an input that both sides measured."""
     groups = joined([*old.groups, *new.groups])
     variance = occasion_variance([tuple(group.values()) for group in groups])
-    sides = old.measured, new.measured
-    is_default_best = all(side.get("best") is side.get("default") for side in sides)
-    both = (BOTH,) if len(subjects) > 1 and is_default_best else ()
-    for subject in subjects[:1] if is_default_best else subjects:
-        base, candidate = old.measured.get(subject), new.measured.get(subject)
+    both: tuple[str, ...] = ()
+    if all(side.measured.get("best") is side.measured.get("default") for side in (old, new)):
+        both = (BOTH,) if len(subjects) > 1 else ()
+        subjects = subjects[:1]
+    for subject in subjects:
+        base = old.measured.get(subject)
+        candidate = new.measured.get(subject)
         if base is candidate is None:
             continue  # OpenTuner's own databases state no default
-        verdict, notes = _untested(base, candidate)
+        draft = replace(row, subject=subject, base=base, candidate=candidate)
+        if not (base and candidate and base.timing and candidate.timing):
+            verdict, note = _untested(base, candidate)
+            yield replace(draft, verdict=verdict, notes=(*both, note))
+            continue
         uuid = old.uuids.get(subject)
-        if verdict is Verdict.WITHIN_NOISE and uuid and uuid == new.uuids.get(subject):
-            verdict = Verdict.SAME
-        pair = None
-        timings = [side.timing for side in (base, candidate) if side and side.timing]
-        if verdict is Verdict.WITHIN_NOISE:
-            notes = tuple(_notes_on(subject, old, new))
-            pair = _pair(timings, variance, old.is_rerun and new.is_rerun)
-        fields: dict[str, Any] = {"base": base, "candidate": candidate, "notes": (*both, *notes)}
-        yield dataclasses.replace(row, **fields, subject=subject, verdict=verdict, pair=pair)
-
-
-def _pair(timings: Sequence[Timing], variance: OccasionVariance, is_rerun: bool) -> Pair:
-    """Return what is tested of BASE's timing and CANDIDATE's."""
-    base, candidate = timings
-    differences: tuple[float, ...] = ()
-    if is_rerun:
-        occasions = zip(base.by_occasion, candidate.by_occasion, strict=True)
-        differences = tuple(mean_log(after) - mean_log(before) for before, after in occasions)
-    clock_error = relative_clock_error(base, candidate)
-    return Pair(base.samples_s, candidate.samples_s, variance, differences, clock_error)
+        if uuid and uuid == new.uuids.get(subject):
+            yield replace(draft, verdict=Verdict.SAME, notes=both)
+            continue
+        pair = Pair(
+            base.timing.samples_s,
+            candidate.timing.samples_s,
+            variance,
+            clock_error=relative_clock_error(base.timing, candidate.timing),
+        )
+        if old.is_rerun and new.is_rerun:
+            occasions = zip(base.timing.by_occasion, candidate.timing.by_occasion, strict=True)
+            differences = [mean_log(after) - mean_log(before) for before, after in occasions]
+            pair = replace(pair, differences=tuple(differences))
+        notes = (*both, *_notes_on(subject, old, new))
+        yield replace(draft, verdict=Verdict.WITHIN_NOISE, notes=notes, pair=pair)
 
 
 def joined(groups: Sequence[Occasions]) -> list[dict[Hashable, float]]:
@@ -263,20 +267,19 @@ def joined(groups: Sequence[Occasions]) -> list[dict[Hashable, float]]:
     return groups_of_all
 
 
-def _untested(
-    base: Measurement | None, candidate: Measurement | None
-) -> tuple[Verdict, tuple[str, ...]]:
-    """Return the verdict that needs no test, and its reason; `within noise` where a test is due."""
+def _untested(base: Measurement | None, candidate: Measurement | None) -> tuple[Verdict, str]:
+    """Return the verdict where a side has no time, and its reason."""
     if base is None or candidate is None:
-        return Verdict.MISSING, (f"measured only in {'BASE' if base else 'CANDIDATE'}",)
-    if base.timing and candidate.timing:
-        return Verdict.WITHIN_NOISE, ()
-    failed = candidate if candidate.timing is None else base
-    chance = " (may be chance)" if failed.outcome in _CHANCE else ""
-    reason = (f"{failed.outcome}{chance}: {' '.join(failed.message.split())[:200]}",)
+        return Verdict.MISSING, _only_in("BASE" if base else "CANDIDATE")
+    failed = candidate
+    verdict = Verdict.MISSING
     if base.timing:
-        return Verdict.BROKEN, reason
-    return (Verdict.FIXED if candidate.timing else Verdict.MISSING), reason
+        verdict = Verdict.BROKEN
+    elif candidate.timing:
+        failed = base
+        verdict = Verdict.FIXED
+    chance = _MAY_BE_CHANCE if failed.outcome in _CHANCE else ""
+    return verdict, f"{failed.outcome}{chance}: {' '.join(failed.message.split())[:200]}"
 
 
 def _judged(drafts: Sequence[ComparedRow], rules: Rules) -> Iterator[ComparedRow]:
@@ -288,18 +291,20 @@ def _judged(drafts: Sequence[ComparedRow], rules: Rules) -> Iterator[ComparedRow
             yield row
             continue
         change = next(changes)
-        verdict, notes = change.verdict, row.notes
-        if verdict is not Verdict.WITHIN_NOISE and row.is_same_code and not row.pair.differences:
+        verdict = change.verdict
+        notes = row.notes
+        if verdict is Verdict.WITHIN_NOISE:
+            notes = tuple(note for note in notes if note == BOTH)
+        elif row.is_same_code and not row.pair.differences:
             verdict = Verdict.MACHINE
             notes = (*notes, "the same code, in the same environment")
-        elif verdict is Verdict.WITHIN_NOISE:
-            notes = tuple(note for note in notes if note == BOTH)
-        yield dataclasses.replace(row, verdict=verdict, change=change, notes=notes)
+        yield replace(row, verdict=verdict, change=change, notes=notes)
 
 
 def _notes_on(subject: str, old: InputResults, new: InputResults) -> Iterator[str]:
     """Name other causes of a difference than the kernel."""
-    was, now = old.measured[subject].config, new.measured[subject].config
+    was = old.measured[subject].config
+    now = new.measured[subject].config
     if subject == "default" and was != now:
         yield f"the default was ({was})"
     if subject == "best" and was not in new.tried:

@@ -20,28 +20,34 @@ def match(
     environment on both sides.
     """
     for kernel in dict.fromkeys(results.kernel for results in candidate):
-        old, new = ([r for r in side if r.kernel == kernel] for side in (base, candidate))
+        old = _of_kernel(base, kernel)
+        new = _of_kernel(candidate, kernel)
         if not old:
             continue
-        pairs = [(same, results) for results in new if (same := _same(old, results))]
+        pairs: list[Matched] = []
+        for results in new:
+            same = _same(old, results)
+            if same is not None:
+                pairs.append((same, results))
         if across_environments:
             pairs = [(old[0], new[0])]
         if not pairs:
             raise UsageError(_refusal(old[0], new[0]))
-        for pair in pairs:
-            _require_one_statistic(*pair)
-            yield pair
+        for before, after in pairs:
+            was = before.statistic.value
+            now = after.statistic.value
+            if was != now:
+                raise UsageError(
+                    f"{kernel} was tuned by the {now} of its samples, but BASE by the {was}. Tune "
+                    f"CANDIDATE again with `measure: {{statistic: {was}}}`: it uses the "
+                    "measurements that are there"
+                )
+            yield before, after
 
 
-def _require_one_statistic(base: KernelResults, candidate: KernelResults) -> None:
-    old, new = base.statistic.value, candidate.statistic.value
-    if old == new:
-        return
-    raise UsageError(
-        f"{candidate.kernel} was tuned by the {new} of its samples, but BASE by the {old}. "
-        f"Tune CANDIDATE again with `measure: {{statistic: {old}}}`: it uses the measurements "
-        "that are there"
-    )
+def _of_kernel(side: Sequence[KernelResults], kernel: str) -> list[KernelResults]:
+    """Return the results of a kernel, those tuned last first."""
+    return [results for results in side if results.kernel == kernel]
 
 
 def _same(others: Sequence[KernelResults], results: KernelResults) -> KernelResults | None:
@@ -61,16 +67,21 @@ def check_last(
     Without this check the kernel would seem as fast as before. The `fresh` kernels have more than
     copies.
     """
-    for kernel in dict.fromkeys(new.kernel for _, new in matched):
-        old, last = (next(r for r in side if r.kernel == kernel) for side in (base, candidate))
-        if kernel not in fresh and all(new is not last for _, new in matched):
-            raise UsageError(_refusal(old, last))
+    compared = [new for _, new in matched]
+    for kernel in dict.fromkeys(new.kernel for new in compared):
+        last = _of_kernel(candidate, kernel)[0]
+        if kernel not in fresh and all(new is not last for new in compared):
+            raise UsageError(_refusal(_of_kernel(base, kernel)[0], last))
 
 
 def _differences(base: KernelResults, candidate: KernelResults) -> Mapping[str, tuple[str, str]]:
     """Return the fields in which the environments differ, with both values."""
     new = candidate.environment.compared
-    return {n: (a, new[n]) for n, a in base.environment.compared.items() if a != new[n]}
+    differences: dict[str, tuple[str, str]] = {}
+    for name, value in base.environment.compared.items():
+        if value != new[name]:
+            differences[name] = value, new[name]
+    return differences
 
 
 def _refusal(base: KernelResults, candidate: KernelResults) -> str:
@@ -96,25 +107,16 @@ def matching_notes(
         alone = sorted({results.kernel for results in side} - both)
         if alone:
             yield f"only in {name}: {', '.join(alone)}"
-    yield from _only_in_candidate(base, candidate, matched)
+    compared = [new for _, new in matched]
+    for results in candidate:
+        others = _of_kernel(base, results.kernel)
+        is_compared = any(results is new for new in compared)
+        if results.kernel in both and not is_compared and not _same(others, results):
+            changes = _differences(others[0], results).items()
+            fields = ", ".join(f"{name} {new}" for name, (_, new) in changes)
+            yield f"only in CANDIDATE: {results.kernel} with {fields}"
     for old, new in matched:
         for name, (a, b) in _differences(old, new).items():
             yield f"{new.kernel}: {name} differs: {a} -> {b}"
         if old.program != new.program:
             yield f"{new.kernel}: sources differ, {old.program[:8]} -> {new.program[:8]}"
-
-
-def _only_in_candidate(
-    base: Sequence[KernelResults], candidate: Sequence[KernelResults], matched: Sequence[Matched]
-) -> Iterator[str]:
-    """Name the environments that BASE lacks of kernels that are compared in another one."""
-    compared = [new for _, new in matched]
-    for results in candidate:
-        others = [other for other in base if other.kernel == results.kernel]
-        is_compared = any(results is new for new in compared)
-        if any(new.kernel == results.kernel for new in compared) and not (
-            is_compared or _same(others, results)
-        ):
-            changes = _differences(others[0], results).items()
-            fields = ", ".join(f"{name} {new}" for name, (_, new) in changes)
-            yield f"only in CANDIDATE: {results.kernel} with {fields}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.analysis.coverage import NOT_MEASURED, input_report, noted_reasons
@@ -78,14 +78,15 @@ def read_kernel_results(
     with reading(database) as engine, engine.connect() as connection:
         stored = [c for c in campaigns(connection) if kernel in (None, c.space_name)]
 
-        def read(campaign: StoredCampaign, stages: Sequence[str] = STAGES) -> Results:
+        def read(campaign: StoredCampaign, stages: Sequence[str]) -> Results:
             rows = read_measurements(connection, campaign.key, stages)
             return Results(campaign, (database,), rows, read_runs(connection, campaign))
 
-        results = [
-            _of_campaigns(read, same, _broken(read_commands(connection, same[0])))
-            for same in _versions(stored, programs or {})
-        ]
+        results: list[KernelResults] = []
+        for last, *earlier in _versions(stored, programs or {}):
+            finals = [read(campaign, [FINAL]).rows for campaign in earlier]
+            broken = _broken(read_commands(connection, last))
+            results.append(_of_kernel(read(last, STAGES), finals, broken))
     lost = sorted(set(programs or {}) - {of_kernel.kernel for of_kernel in results})
     if lost:
         raise UsageError(
@@ -116,28 +117,29 @@ def _versions(
         yield [campaign for campaign in group if campaign.key.program_sha256 == last]
 
 
-def _of_campaigns(
-    read: Callable[..., Results], same: Sequence[StoredCampaign], broken: Mapping[Input, str]
+def _of_kernel(
+    results: Results, earlier_finals: Sequence[MeasurementRows], broken: Mapping[Input, str]
 ) -> KernelResults:
-    """Read the last campaign, and the noise between runs from the finals of earlier ones too."""
-    last, *earlier = same
-    results = read(last)
-    tables = [results.rows, *(read(campaign, [FINAL]).rows for campaign in earlier)]
+    """Select the results of the last campaign; the finals of earlier ones tell of the noise between
+    runs, too."""
+    last = results.campaign
     is_replayed = last.environment.backend == "replay"
     groups: dict[Input, dict[Config, dict[Hashable, float]]] = {}
-    for row in (row for rows in tables for row in _occasions(rows, results.default)):
-        m = row.measurement
-        samples_s = m.timing.samples_s if m.timing else ()
-        of_config = groups.setdefault(m.input, {}).setdefault(m.config, {})
-        # A replay serves the same samples again; that is one occasion.
-        of_config[samples_s if is_replayed else row.uuid] = mean_log(samples_s)
+    for rows in (results.rows, *earlier_finals):
+        for row in _occasions(rows, results.default):
+            m = row.measurement
+            samples_s = m.timing.samples_s if m.timing else ()
+            # A replay serves the same samples again; that is one occasion.
+            occasion = samples_s if is_replayed else row.uuid
+            of_config = groups.setdefault(m.input, {}).setdefault(m.config, {})
+            of_config[occasion] = mean_log(samples_s)
     rows_of = by_input(results.rows)
-    inputs = {
-        problem: _of_input(results, problem, groups.get(problem, {}), rows_of[problem])
-        for problem in results.measured
-    }
-    name, environment, key = last.space_name, last.environment, last.key
-    return KernelResults(name, environment, key.program_sha256, inputs, broken, last.statistic)
+    inputs: dict[Input, InputResults] = {}
+    for problem in results.measured:
+        of_input = groups.get(problem, {})
+        inputs[problem] = _of_input(results, problem, of_input, rows_of[problem])
+    program = last.key.program_sha256
+    return KernelResults(last.space_name, last.environment, program, inputs, broken, last.statistic)
 
 
 def _broken(commands: Iterable[Command]) -> dict[Input, str]:
@@ -168,15 +170,17 @@ def _of_input(
     results: Results, problem: Input, groups: Mapping[Config, Occasions], rows: MeasurementRows
 ) -> InputResults:
     """Select the measurements of an input, whose rows these are."""
-    searched, finals = results.measured[problem], results.finals.get(problem, ())
+    searched = results.measured[problem]
+    finals = results.finals.get(problem, ())
     report = input_report(results, problem)
+    measured = {"best": report.best or next(iter(searched.values()))}
     default = report.baseline or searched.get(results.default)
-    subjects = {"best": report.best or next(iter(searched.values())), "default": default}
-    measured = {subject: m for subject, m in subjects.items() if m}
-    of_measured = {subject: _uuid(rows, m) for subject, m in measured.items()}
+    if default is not None:
+        measured["default"] = default
+    uuids = {subject: _uuid(rows, m) for subject, m in measured.items()}
     # Baselines that the search did not propose have their first measurement in the finals.
-    tried = frozenset({*searched, *(final.config for final in finals)})
-    return InputResults(measured, not report.note, list(groups.values()), tried, of_measured)
+    tried = frozenset(searched).union(final.config for final in finals)
+    return InputResults(measured, not report.note, list(groups.values()), tried, uuids)
 
 
 def _uuid(rows: MeasurementRows, measurement: Measurement) -> str:

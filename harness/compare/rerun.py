@@ -19,7 +19,7 @@ import dataclasses
 import math
 import random
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from harness.compare import OCCASIONS
 from harness.compare.reading import InputResults, KernelResults, read_kernel_results
 from harness.core.errors import HostModuleError, UsageError
 from harness.core.machine import notes
-from harness.core.records import Config, Environment, Input, Measurement
+from harness.core.records import Config, Environment, Input, Interleaved, Measurement
 from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import join
@@ -76,23 +76,23 @@ def plan_rerun(
     them, other kernels are left out. `base_spaces` are those of BASE's sources, where these differ.
     Raises UsageError where the sources of a side are not at hand.
     """
-    specs, base_specs = _loaded("--rerun", spaces), _loaded("--base-space", base_spaces)
+    specs = _loaded("--rerun", spaces)
+    base_specs = _loaded("--base-space", base_spaces)
     if not spaces:
         specs = _default_specs(base, candidate, kernel)
     if kernel is not None:
         specs = {name: spec for name, spec in specs.items() if name == kernel}
-    if stray := sorted(base_specs.keys() - specs.keys()):
+    unused = sorted(base_specs.keys() - specs.keys())
+    if unused:
         raise UsageError(
-            f"--base-space: {', '.join(stray)} is no kernel of this rerun, which has "
+            f"--base-space: {', '.join(unused)} is no kernel of this rerun, which has "
             f"{', '.join(specs) or 'none'}; name its space with --rerun as well"
         )
-    return [
-        (
-            _base_side(base, spec, base_specs.get(name)),
-            _PlannedSide("CANDIDATE", candidate, _results(candidate, spec), spec),
-        )
-        for name, spec in specs.items()
-    ]
+    planned: list[Planned] = []
+    for name, spec in specs.items():
+        side = _PlannedSide("CANDIDATE", candidate, _results(candidate, spec), spec)
+        planned.append((_base_side(base, spec, base_specs.get(name)), side))
+    return planned
 
 
 def check_rerun_database(database: str, others: Collection[str]) -> None:
@@ -187,8 +187,23 @@ class RerunSide:
 
     def space(self, problem: Input) -> ConstrainedSpace:
         """Return the legal configurations of an input."""
-        limits, compiler = self.measurer.limits, self.measurer.compiler
+        limits = self.measurer.limits
+        compiler = self.measurer.compiler
         return ConstrainedSpace.of(self.spec, problem, limits, compiler)
+
+    def plan(self, problem: Input, campaign: int) -> RunPlan:
+        """Return the plan of an input's run."""
+        return RunPlan(
+            spec=self.spec,
+            environment=self.measurer.environment,
+            problem=problem,
+            technique=RERUN,
+            seed=0,
+            test_limit=0,
+            parallelism=1,
+            label=f"{RERUN} of {self.name}",
+            campaign=campaign,
+        )
 
     def configs(self, problem: Input) -> list[Config]:
         """Return the configurations that worked: the best, and the default.
@@ -216,44 +231,51 @@ def opened_sides(planned: Planned, open_: Open) -> Iterator[tuple[RerunSide, Rer
         for side in planned:
             measurer = open_(side.spec, sides[0].measurer if sides else None)
             stack.callback(measurer.close)
-            results, spec = side.of(measurer.environment), fitted_to(side.spec, measurer)
+            results = side.of(measurer.environment)
+            spec = fitted_to(side.spec, measurer)
             sides.append(RerunSide(side.name, side.database, results, spec, measurer))
         yield sides[0], sides[1]
 
 
 @dataclass
-class _InputRerun:
-    """What one side measured on one input, occasion by occasion."""
+class _SideRerun:
+    """What one side measures: the configurations of each input, and what was measured of them."""
 
     side: RerunSide
-    problem: Input
-    run_id: int
-    configs: list[Config]
-    measured: dict[Config, list[Measurement]] = field(default_factory=dict)
+    configs: Mapping[Input, list[Config]]
+    run_ids: Mapping[Input, int]
+    measured: dict[Input, dict[Config, list[Measurement]]] = field(default_factory=dict)
 
-    def measure(self, rounds: int, shuffle: Callable[[list[Config]], None]) -> list[Measurement]:
+    def measure(self, problem: Input, rounds: int, rng: random.Random) -> Interleaved:
         """Measure an occasion; what fails is not measured again."""
-        failed = {
-            c for c, of_config in self.measured.items() if any(not m.timing for m in of_config)
-        }
-        configs = [config for config in self.configs if config not in failed]
+        parts = self.measured.setdefault(problem, {})
+        configs: list[Config] = []
+        for config in self.configs[problem]:
+            if all(m.timing for m in parts.get(config, ())):
+                configs.append(config)
         if not configs:
             return []
-        shuffle(configs)
-        space = self.side.space(self.problem)
-        measured = self.side.measurer.measure_interleaved(
-            space, self.problem, configs, rounds, _RELOADED
+        rng.shuffle(configs)
+        side = self.side
+        measured = side.measurer.measure_interleaved(
+            side.space(problem), problem, configs, rounds, _RELOADED
         )
-        for measurement in measured:
-            self.measured.setdefault(measurement.config, []).append(measurement)
+        for m in measured:
+            parts.setdefault(m.config, []).append(m)
         return measured
 
-    def results(self) -> InputResults:
-        """Return the input's results with the new measurements in place of the old ones."""
-        old = self.side.results.inputs[self.problem]
-        joined = {config: join(of_config) for config, of_config in self.measured.items()}
-        measured = {subject: joined.get(m.config, m) for subject, m in old.measured.items()}
-        return InputResults(measured, True, (), old.tried, is_rerun=True)
+    def results(self) -> KernelResults:
+        """Return the results of the side, with the new measurements in place of the old ones."""
+        inputs = dict(self.side.results.inputs)
+        for problem, parts in self.measured.items():
+            old = inputs[problem]
+            measured = dict(old.measured)
+            for subject, m in old.measured.items():
+                if m.config in parts:
+                    measured[subject] = join(parts[m.config])
+            inputs[problem] = InputResults(measured, True, (), old.tried, is_rerun=True)
+        environment = self.side.measurer.environment
+        return dataclasses.replace(self.side.results, environment=environment, inputs=inputs)
 
 
 def rerun_kernel(
@@ -271,57 +293,50 @@ def rerun_kernel(
     Raises UsageError where a configuration is illegal in its space, HostModuleError where BASE
     cannot make the data of an input.
     """
-    sides, rng = (base, candidate), random.Random(seed)
-    wanted = [{problem: side.configs(problem) for problem in _common(*sides)} for side in sides]
-    runs = [_begin(store, side, list(of)) for side, of in zip(sides, wanted, strict=True)]
-    inputs: list[dict[Input, InputResults]] = [{}, {}]
-    broken: dict[Input, str] = {}
-    running = {run_id for run in runs for run_id in run.values()}
+    old = base.results
+    new = candidate.results
+    broken = dict(new.broken)
+    problems: list[Input] = []
+    for problem in old.inputs:
+        if problem in new.inputs and problem not in old.broken and problem not in broken:
+            problems.append(problem)
+    of_base = {problem: base.configs(problem) for problem in problems}
+    of_candidate = {problem: candidate.configs(problem) for problem in problems}
+    sides = (
+        _SideRerun(base, of_base, _begin(store, base, problems)),
+        _SideRerun(candidate, of_candidate, _begin(store, candidate, problems)),
+    )
+    rng = random.Random(seed)
+    running = {*sides[0].run_ids.values(), *sides[1].run_ids.values()}
     with store.interrupting(running):
-        for problem in wanted[0]:
-            both = [
-                _InputRerun(side, problem, run[problem], of[problem])
-                for side, run, of in zip(sides, runs, wanted, strict=True)
-            ]
-            failed = _measure(both, store, occasions, rng)
-            broken |= {problem: failed} if failed else {}
-            for of_side, results in zip(both, inputs, strict=True):
-                results[problem] = of_side.results()
-                store.end_run(of_side.run_id, "complete")
-                running.remove(of_side.run_id)
+        for problem in problems:
+            failed = _measure(sides, problem, store, occasions, rng)
+            if failed:
+                broken[problem] = failed
+            for rerun in sides:
+                store.end_run(rerun.run_ids[problem], "complete")
+                running.remove(rerun.run_ids[problem])
             step(str(problem))
-    new = [_with(side, results) for side, results in zip(sides, inputs, strict=True)]
-    return new[0], dataclasses.replace(new[1], broken={**new[1].broken, **broken})
+    return sides[0].results(), dataclasses.replace(sides[1].results(), broken=broken)
 
 
-def _common(base: RerunSide, candidate: RerunSide) -> list[Input]:
-    """Return the inputs that both sides hold, and that did not fail in CANDIDATE's last command."""
-    broken = {**base.results.broken, **candidate.results.broken}
-    both = (problem for problem in base.results.inputs if problem in candidate.results.inputs)
-    return [problem for problem in both if problem not in broken]
-
-
-def _with(side: RerunSide, inputs: dict[Input, InputResults]) -> KernelResults:
-    """Put new results of inputs in place of the old ones."""
-    environment, every = side.measurer.environment, {**side.results.inputs, **inputs}
-    return dataclasses.replace(side.results, environment=environment, inputs=every)
-
-
-def _measure(both: Sequence[_InputRerun], store: Store, occasions: int, rng: random.Random) -> str:
+def _measure(
+    sides: Sequence[_SideRerun], problem: Input, store: Store, occasions: int, rng: random.Random
+) -> str:
     """Measure all occasions of an input, and store each; return why CANDIDATE's data cannot be
     made, empty if it can. Raises HostModuleError where BASE's cannot."""
     for _ in range(occasions):
         group = uuid.uuid4().hex
-        for of_side in rng.sample(both, len(both)):
+        for rerun in rng.sample(sides, len(sides)):
             try:
-                measured = of_side.measure(of_side.side.rounds(occasions), rng.shuffle)
+                measured = rerun.measure(problem, rerun.side.rounds(occasions), rng)
             except HostModuleError as error:
-                if of_side is both[0]:
+                if rerun is sides[0]:
                     raise
                 return str(error)
-            plan = _plan(of_side.side, of_side.problem, 0)
-            add = partial(store.add_measurements, of_side.run_id, plan, FINAL, measured, group)
-            store.transact(add)
+            run_id = rerun.run_ids[problem]
+            plan = rerun.side.plan(problem, 0)
+            store.transact(partial(store.add_measurements, run_id, plan, FINAL, measured, group))
     return ""
 
 
@@ -329,21 +344,7 @@ def _begin(store: Store, side: RerunSide, problems: Sequence[Input]) -> dict[Inp
     """Begin the runs of a side, as a campaign of its own; return the id of each input's run."""
     number = store.choose_campaign(side.spec, side.measurer.environment, fresh=True)
     facts: Notes = {"facts": notes()}
-    plans = {problem: _plan(side, problem, number) for problem in problems}
+    plans = {problem: side.plan(problem, number) for problem in problems}
     return store.transact(
         lambda: {problem: store.begin_run(plan, facts).id for problem, plan in plans.items()}
-    )
-
-
-def _plan(side: RerunSide, problem: Input, campaign: int) -> RunPlan:
-    return RunPlan(
-        spec=side.spec,
-        environment=side.measurer.environment,
-        problem=problem,
-        technique=RERUN,
-        seed=0,
-        test_limit=0,
-        parallelism=1,
-        label=f"{RERUN} of {side.name}",
-        campaign=campaign,
     )

@@ -44,7 +44,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -137,22 +136,18 @@ def fit_prior(variances: Iterable[OccasionVariance]) -> OccasionVariance:
     from scipy.optimize import brentq  # here: it takes long to load
     from scipy.special import digamma, polygamma
 
-    halves = [s.freedom / 2 for s in usable]
-    logs = [
-        math.log(s.variance) - float(digamma(half)) + math.log(half)
-        for s, half in zip(usable, halves, strict=True)
-    ]
-    expected = statistics.fmean(float(polygamma(1, half)) for half in halves)
-    excess = variance(logs) - expected
-    most = sum(s.freedom for s in usable) - max(s.freedom for s in usable)
-    mean = statistics.fmean(logs)
+    freedom = np.array([s.freedom for s in usable], dtype=np.float64)
+    halves = freedom / 2
+    logs = np.log([s.variance for s in usable]) - digamma(halves) + np.log(halves)
+    mean = float(logs.mean())
+    most = float(freedom.sum() - freedom.max())
+    excess = float(logs.var(ddof=1) - polygamma(1, halves).mean())
     if excess <= 0:
         return OccasionVariance(math.exp(mean), most)
     # Trigamma of x lies between 1/x and 1/x + 1/x^2.
     half = float(brentq(lambda x: polygamma(1, x) - excess, 1 / excess, 1 + 1 / excess))
-    return OccasionVariance(
-        math.exp(mean + float(digamma(half)) - math.log(half)), min(2 * half, most)
-    )
+    mean += float(digamma(half)) - math.log(half)
+    return OccasionVariance(math.exp(mean), min(2 * half, most))
 
 
 def judge(
@@ -170,12 +165,18 @@ def judge(
     margin = math.log1p(threshold)
     differences = [_difference(pair, prior, run_noise) for pair in pairs]
     p_values = np.array([_p_value(difference, margin) for difference in differences])
-    adjusted, steps = holm(p_values), np.argsort(np.argsort(p_values, kind="stable"))
-    levels = level / (len(pairs) - np.where(adjusted <= level, steps, 0))
-    return [
-        _change(*of_pair, level)
-        for of_pair in zip(differences, adjusted.tolist(), levels.tolist(), strict=True)
-    ]
+    adjusted = holm(p_values).tolist()
+    ranks = np.argsort(np.argsort(p_values, kind="stable")).tolist()  # in Holm's procedure
+    changes: list[Change] = []
+    for difference, p_value, rank in zip(differences, adjusted, ranks, strict=True):
+        verdict = Verdict.WITHIN_NOISE
+        tests_left = len(pairs)
+        if p_value <= level:
+            verdict = Verdict.SLOWER if difference.mean > 0 else Verdict.FASTER
+            tests_left -= rank
+        half = min(difference.half_width(1 - level / tests_left), _LARGEST)
+        changes.append(Change(Estimate.from_log(difference.mean, half), p_value, verdict))
+    return changes
 
 
 def _difference(pair: Pair, prior: OccasionVariance, run_noise: float) -> LogDifference:
@@ -184,14 +185,19 @@ def _difference(pair: Pair, prior: OccasionVariance, run_noise: float) -> LogDif
         return LogDifference.of_pairs(pair.differences, pair.clock_error)
     welch = log_difference(pair.candidate_s, pair.base_s)
     within = welch.error**2 if welch.error < math.inf else 0.0
-    own, freedom = pair.occasions, pair.occasions.freedom + prior.freedom
-    if not freedom:
-        squared = within + 2 * run_noise**2
-        freedom = welch.freedom * (squared / within) ** 2 if within else _CERTAIN
-    else:
-        squared = 2 * (prior.freedom * prior.variance + own.freedom * own.variance) / freedom
+    of_input = pair.occasions
+    freedom = of_input.freedom + prior.freedom
+    if freedom:
+        squares = prior.freedom * prior.variance + of_input.freedom * of_input.variance
+        squared = 2 * squares / freedom
         if within > squared:
-            squared, freedom = within, min(welch.freedom, freedom)
+            squared = within
+            freedom = min(welch.freedom, freedom)
+    else:
+        squared = within + 2 * run_noise**2
+        freedom = _CERTAIN
+        if within:
+            freedom = welch.freedom * (squared / within) ** 2
     return LogDifference(welch.mean, math.sqrt(squared), freedom, pair.clock_error)
 
 
@@ -203,11 +209,3 @@ def _p_value(difference: LogDifference, margin: float) -> float:
     """Return the two-sided p-value that a difference is within +- the margin."""
     beyond = dataclasses.replace(difference, mean=abs(difference.mean) - margin)
     return min(1.0, 2 * beyond.p_value_of_more())
-
-
-def _change(difference: LogDifference, p_value: float, own_level: float, level: float) -> Change:
-    half = min(difference.half_width(1 - own_level), _LARGEST)
-    verdict = Verdict.WITHIN_NOISE
-    if p_value <= level:
-        verdict = Verdict.SLOWER if difference.mean > 0 else Verdict.FASTER
-    return Change(Estimate.from_log(difference.mean, half), p_value, verdict)

@@ -102,12 +102,16 @@ def _feature(name: str, known: Set[tuple[type, Value]], text: str) -> Value:
     """Return the value that a cell means; `known` are those of the space's inputs, which need not
     have it. Raises ValueError where it is a word and all of theirs are numbers."""
     readings = list(_readings(text.strip()))
-    listed = [reading for reading in readings if typed(reading) in known]
-    numbers = [reading for reading in readings if type(reading) in (int, float)]
-    if not (listed or numbers or any(kind is str for kind, _ in known)):
-        raise ValueError(f"{name} is {text[:60]!r}; it must be a number")
     _check_printable(name, readings[:1])
-    return [*listed, *numbers, *readings][0]
+    for reading in readings:
+        if typed(reading) in known:
+            return reading
+    for reading in readings:
+        if type(reading) in (int, float):
+            return reading
+    if all(kind is not str for kind, _ in known):
+        raise ValueError(f"{name} is {text[:60]!r}; it must be a number")
+    return readings[0]
 
 
 def _column_values(name: str, texts: Sequence[Any]) -> Sequence[Value]:
@@ -143,7 +147,8 @@ class _CsvFile:
 
     def __init__(self, path: Path, content: bytes) -> None:
         """Raises RecordingError for a header that is not CSV."""
-        self.path, self._content = path, content
+        self.path = path
+        self._content = content
         self._lines = self._split()
         self.header = [name.strip() for name in next(self._lines, (1, []))[1]]
 
@@ -168,7 +173,9 @@ class _CsvFile:
         file = io.TextIOWrapper(io.BytesIO(self._content), encoding="utf-8-sig", newline="")
         reader = csv.reader(file, strict=True)
         try:
-            yield from ((reader.line_num, row) for row in reader if row)
+            for row in reader:
+                if row:
+                    yield reader.line_num, row
         except (csv.Error, UnicodeDecodeError) as error:
             where = f"{self.path}:{reader.line_num}"
             raise RecordingError(f"{where}: is not CSV text, or cut short: {error}") from None
@@ -208,22 +215,20 @@ def read_space_csv(path: Path, spec: Spec) -> Recording:
     """
     content = read_bounded(path)
     file = _CsvFile(path, content)
-    compilers = sorted(
-        {p.compiler for p in spec.parameters if p.compiler and p.name in file.header}
-    )
+    compilers = {p.compiler for p in spec.parameters if p.compiler and p.name in file.header}
     if len(compilers) > 1:
-        flags = " and ".join(compilers)
+        flags = " and ".join(sorted(compilers))
         raise RecordingError(f"{path}:1: has flags of {flags}; keep those of one compiler")
-    compiler = compilers[0] if compilers else None
-    optional = ("outcome", "message")
-    column, message = (name if name in file.header else None for name in optional)
+    compiler = next(iter(compilers), None)
+    optional = {"column": "outcome", "message": "message"}
+    outcome = {key: name for key, name in optional.items() if name in file.header}
     mapping = ColumnMapping(
         name=spec.title,
         device=path.name,
         parameters=dict.fromkeys(p.name for p in spec.tuned_for(compiler)),
         features=list(spec.features),
         times=TimeColumns(columns=["time_s"]),
-        outcome=OutcomeColumns(column=column, message=message),
+        outcome=OutcomeColumns.model_validate(outcome),
     )
     file.check_columns(mapping.used())
     return _read(file, mapping, content, spec, compiler)
@@ -333,11 +338,13 @@ def csv_lines(
     line: Callable[[Iterable[object]], str] = csv.writer(_Echo()).writerow
     yield line([*features, *values, *_OWN])
     for m, technique in zip(measurements, techniques, strict=False):
-        point = [*(m.input[name] for name in features), *(m.config[name] for name in values)]
-        cells = [*map(shown, point), technique]
+        cells = [shown(m.input[name]) for name in features]
+        cells += [shown(m.config[name]) for name in values]
+        cells.append(technique)
         if m.timing is None:
             yield line([*cells, "", m.outcome.value, m.message[:MAX_MESSAGE]])
-        for sample_s in m.timing.samples_s if m.timing else ():
+            continue
+        for sample_s in m.timing.samples_s:
             yield line([*cells, repr(sample_s), m.outcome.value, ""])
 
 

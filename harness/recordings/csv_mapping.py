@@ -106,10 +106,14 @@ class OutcomeReader:
     """
 
     def __init__(self, header: Sequence[str], mapping: ColumnMapping, is_mapped: bool) -> None:
-        times, outcome = mapping.times, mapping.outcome
-        self._times, self._per_s, self._is_mapped = times, UNITS[times.unit], is_mapped
+        times = mapping.times
+        outcome = mapping.outcome
+        self._times = times
+        self._per_s = UNITS[times.unit]
+        self._is_mapped = is_mapped
         self._times_at = [(printable(name), header.index(name)) for name in times.columns]
-        self._words, self._column = outcome.words(), printable(outcome.column or "")
+        self._words = outcome.words()
+        self._column = printable(outcome.column or "")
         self._word_at = None if outcome.column is None else header.index(outcome.column)
         self._message_at = None if outcome.message is None else header.index(outcome.message)
 
@@ -140,7 +144,8 @@ class OutcomeReader:
         try:
             time = float(text) if text.strip() else math.nan
         except ValueError:
-            time, hint = -1.0, ""
+            time = -1.0
+            hint = ""
         else:
             if self._is_mapped and not self._times.least <= time <= self._times.most:  # or nan
                 return None

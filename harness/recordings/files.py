@@ -9,7 +9,6 @@ import gzip
 import json
 import zlib
 from array import array
-from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -110,9 +109,11 @@ def parse_json(path: Path, content: bytes) -> Any:
             raise ValueError(f"holds more than {MAX_NESTED:,} objects and lists; split it")
         return json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
-        where, reason = f"{path}:{error.lineno}", f"{error.msg} (column {error.colno})"
+        where = f"{path}:{error.lineno}"
+        reason = f"{error.msg} (column {error.colno})"
     except RecursionError:
-        where, reason = str(path), "it is nested too deep"
+        where = str(path)
+        reason = "it is nested too deep"
     except UnicodeDecodeError as error:
         where = f"{path}:{content.count(10, 0, error.start) + 1}"
         reason = f"it is not UTF-8 text (byte {error.start})"
@@ -132,28 +133,3 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if type(found) is list and all(type(sample) is float for sample in found):
             data[name] = array("d", found)  # a quarter of the memory
     return data
-
-
-def kind_of(value: object) -> str:
-    """Describe a JSON value for a message."""
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    if isinstance(value, (int, float)):
-        return f"the number {printable(str(value))}"
-    if isinstance(value, str):
-        return f"the text {printable(value)!r}"
-    return "an object" if isinstance(value, dict) else "a list"
-
-
-_NAMES: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text"}
-
-
-def expect(value: object, kind: type, what: str) -> Any:
-    """Return a JSON value if it is of a kind (dict, list or str), or numbers that were packed.
-
-    Raises ValueError that names it where it is of another kind.
-    """
-    if isinstance(value, kind) or (kind is list and isinstance(value, array)):
-        return value
-    found = "missing" if value is None else kind_of(value)
-    raise ValueError(f"{what} is {found}; it must be {_NAMES[kind]}")

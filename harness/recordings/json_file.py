@@ -14,17 +14,30 @@ from __future__ import annotations
 import json
 import math
 import statistics
-import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+)
 
 from harness import __version__
 from harness.core.records import Environment, Measurement, Outcome, Value
 from harness.core.text import printable
-from harness.recordings.files import expect, kind_of, printable_lines
+from harness.recordings.files import printable_lines
 from harness.recordings.recording import RecordedOutcome, Recording, RecordingBuilder, typed
+from harness.space_file.messages import StrictModel, describe_errors
+from harness.space_file.tuned import Scalar
 
 _MS_PER_S = 1e3
 
@@ -43,85 +56,104 @@ _FAILED_TIME = 1e20
 _SAME_TIME = 1e-6  # relative; a time and the mean of its samples, as written
 _AXES = "xyz"
 
+T = TypeVar("T")
+_Sample = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+_Sizes = Annotated[list[Scalar], Field(min_length=1, max_length=len(_AXES))]
+
+_TIME = TypeAdapter(StrictFloat)
+_SAMPLES = TypeAdapter(list[_Sample])
+_VALUE = TypeAdapter(Scalar | None)
+_Cells = dict[str, StrictBool | StrictInt | StrictFloat | StrictStr | None]
+_CELLS = TypeAdapter(_Cells)
+
+
+class _Part(StrictModel):
+    """A part of a file, which may have other keys."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Cache(_Part):
+    """The parts of a cache that are read."""
+
+    tune_params: dict[str, list[Any]]
+    tune_params_keys: list[StrictStr] | None = None
+    problem_size: _Sizes | Scalar | None = None
+    cache: dict[str, Any]
+    kernel_name: StrictStr = "unknown"
+    device_name: StrictStr = "unknown"
+    objective: Any = "time"
+
+
+_CACHE = TypeAdapter(_Cache)
+
+
+def _checked(shape: TypeAdapter[T], data: Any, *where: str) -> T:
+    """Return data of a shape; raises ValueError that names the part of another shape."""
+    try:
+        return shape.validate_python(data)
+    except ValidationError as error:
+        location, _, text = next(describe_errors(error, data))
+        raise ValueError(printable(": ".join([*where, *map(str, location), text]))) from None
+
 
 def read_cache(path: Path, data: Any, sha256: str) -> Recording:
     """Read a cache; raises ValueError with the entry that does not fit."""
-    listed = expect(data["tune_params"], dict, "tune_params")
-    orders = {
-        name: list(filter(_is_plain, expect(v, list, f"tune_params[{printable(name)!r}]")))
-        for name, v in listed.items()
-    }
-    names = expect(data.get("tune_params_keys", list(listed)), list, "tune_params_keys")
-    for name in names:
-        expect(name, str, "a name of tune_params_keys")
-    features = _problem(data.get("problem_size"))
-    builder = RecordingBuilder(path, list(features), names)
+    file = _checked(_CACHE, data)
+    names = list(file.tune_params) if file.tune_params_keys is None else file.tune_params_keys
+    features: dict[str, Value] = {}
+    if isinstance(file.problem_size, list):
+        for axis, size in zip(_AXES, file.problem_size, strict=False):
+            features[f"problem_size_{axis}"] = size
+    elif file.problem_size is not None:
+        features["problem_size"] = file.problem_size
+    builder = _builder(path, list(features), names)
     problem = list(map(typed, features.values()))
     unlike = 0
-    for key, entry in expect(data["cache"], dict, "cache").items():
+    for key, entry in file.cache.items():
         try:
-            missing = [name for name in names if name not in expect(entry, dict, "it")]
+            if not isinstance(entry, dict):
+                raise ValueError(f"must be an object, but got {printable(str(entry))}")
+            missing = [name for name in names if name not in entry]
             if missing:
                 raise ValueError(f"has no value of {missing[0]}")
-            cells = [typed(_plain_value(name, entry[name])) for name in names]
+            cells = _checked(_CELLS, {name: entry[name] for name in names})
             ended = _timed_outcome(entry.get("time"), entry.get("times"), _MS_PER_S)
-        except (ValueError, OverflowError) as error:
+            builder.add([*problem, *map(typed, cells.values())], ended)
+        except ValueError as error:
             raise ValueError(f"cache[{printable(key)!r}]: {error}") from None
-        is_ok = ended.outcome is Outcome.OK
-        unlike += is_ok and len(ended.samples_s) < len(entry.get("times") or ())
-        builder.add([*problem, *cells], ended)
+        if ended.outcome is Outcome.OK and len(ended.samples_s) < len(entry.get("times") or ()):
+            unlike += 1
+    notes: list[str] = []
+    if file.objective != "time":
+        objective = printable(str(file.objective))
+        notes.append(f"it was tuned for {objective}; harness searches for the least time")
+    if unlike:
+        notes.append(
+            f"`time` is neither mean nor median of `times` in {unlike:,} entries; there it is the "
+            "only sample"
+        )
+    orders: dict[str, list[Value]] = {}
+    for name, values in file.tune_params.items():
+        orders[name] = [value for value in values if not isinstance(value, (list, dict))]
     return builder.finish(
-        title=_text(data, "kernel_name"),
+        title=file.kernel_name,
         kind="Kernel Tuner cache",
-        device=_text(data, "device_name"),
+        device=file.device_name,
         sha256=sha256,
-        notes=list(_notes(data, unlike)),
+        notes=notes,
         orders=orders,
     )
 
 
-def _notes(data: Mapping[str, Any], unlike: int) -> Iterator[str]:
-    """Yield notes; `unlike` counts the entries whose time does not summarise their samples."""
-    objective = data.get("objective", "time")
-    if objective != "time":
-        yield f"it was tuned for {kind_of(objective)}; harness searches for the least time"
-    if unlike:
-        yield (
-            f"`time` is neither mean nor median of `times` in {unlike:,} entries; there it is the "
-            "only sample"
-        )
+def _builder(path: Path, features: Sequence[str], parameters: Sequence[str]) -> RecordingBuilder:
+    """Begin a recording whose cells are `typed` values: each that occurs is checked once."""
 
+    def reader(name: str) -> Callable[[tuple[type, Any]], Value]:
+        return lambda cell: _checked(_VALUE, cell[1], name)
 
-def _problem(size: Any) -> dict[str, Value]:
-    """Return the problem size as features; empty where the file has none."""
-    if size is None:
-        return {}
-    sizes = size if isinstance(size, list) else [size]
-    if not (1 <= len(sizes) <= len(_AXES) and all(map(_is_plain, sizes))):
-        needed = "a number, or a list of up to three"
-        raise ValueError(f"problem_size is {kind_of(size)}; it must be {needed}")
-    axes = [f"_{axis}" for axis in _AXES] if isinstance(size, list) else [""]
-    plain = (printable(n) if isinstance(n, str) else n for n in sizes)
-    return {f"problem_size{axis}": n for axis, n in zip(axes, plain, strict=False)}
-
-
-def _is_plain(value: object) -> bool:
-    is_finite = not isinstance(value, float) or math.isfinite(value)
-    return isinstance(value, (bool, int, float, str)) and is_finite
-
-
-def _plain_value(name: str, value: Any) -> Value:
-    """Return a value that a parameter can have; raises ValueError for any other."""
-    if value is not None and not _is_plain(value):
-        raise ValueError(
-            f"{name} is {kind_of(value)}; values are finite numbers, texts, true and false"
-        )
-    if isinstance(value, int) and abs(value) > 2**63:
-        raise ValueError(f"{name} is {kind_of(value)}, which is too large")
-    if isinstance(value, str) and not value.isprintable():
-        raise ValueError(f"{name} is {kind_of(value)}; texts must be printable")
-    result: Value = value
-    return result
+    readers = {name: reader(name) for name in (*features, *parameters)}
+    return RecordingBuilder(path, features, parameters, readers)
 
 
 def _timed_outcome(time: Any, times: Any, per_s: float) -> RecordedOutcome:
@@ -129,45 +161,31 @@ def _timed_outcome(time: Any, times: Any, per_s: float) -> RecordedOutcome:
 
     `per_s` is the number of time units in a second. Raises ValueError for what no version writes.
     """
-    if isinstance(time, dict) and set(time) == {"__error__"}:
-        time = time["__error__"]
+    if isinstance(time, dict):
+        time = time.get("__error__")
     if isinstance(time, str):
         if time not in _FAILURES:
-            known = f"{', '.join(_FAILURES)}, or a number"
-            raise ValueError(f"time is {kind_of(time)}; it must be one of {known}")
+            needed = f"a number, or one of {', '.join(_FAILURES)}"
+            raise ValueError(f"time: must be {needed}, but got {printable(time)!r}")
         return RecordedOutcome(_FAILURES[time], message=f"{time}, as recorded")
-    if type(time) not in (int, float):
-        what = "missing" if time is None else kind_of(time)
-        raise ValueError(f"time is {what}; it must be a number or the name of a failure")
+    time = _checked(_TIME, time, "time")
     if time == _FAILED_TIME or not math.isfinite(time):
         message = f"the recorded time is {time:g}, which marks a failure"
         return RecordedOutcome(Outcome.LAUNCH_FAILED, message=message)
     if time <= 0:
-        raise ValueError(f"time is {time:g}; it must be above 0")
+        raise ValueError(f"time: must be above 0, but got {time:g}")
     samples = _samples_of(times)
-    if not (samples and _summarises(time, samples)):
+    summaries = [statistics.fmean(samples), statistics.median(samples)] if samples else []
+    if not any(math.isclose(time, summary, rel_tol=_SAME_TIME) for summary in summaries):
         samples = [time]
     return RecordedOutcome(Outcome.OK, [sample / per_s for sample in samples])
 
 
-def _samples_of(times: Any) -> Sequence[float]:
+def _samples_of(times: Any) -> list[float]:
     """Return the raw samples, if any; raises ValueError where they are not times."""
-    samples: Sequence[float] = () if times is None else expect(times, list, "times")
-    for sample in samples:
-        if type(sample) not in (int, float) or not 0 < sample <= sys.float_info.max:
-            raise ValueError(f"a sample is {kind_of(sample)}; it must be a finite number above 0")
-    return samples
-
-
-def _summarises(time: float, samples: Sequence[float]) -> bool:
-    """Whether a time is the mean or the median of samples."""
-    summaries = (summary(samples) for summary in (statistics.fmean, statistics.median))
-    return any(math.isclose(time, summary, rel_tol=_SAME_TIME) for summary in summaries)
-
-
-def _text(data: Mapping[str, Any], name: str) -> str:
-    found = data.get(name)
-    return found if isinstance(found, str) and found else "unknown"
+    if isinstance(times, array):
+        times = times.tolist()
+    return [] if times is None else _checked(_SAMPLES, times, "times")
 
 
 # ---------------------------------------------------------------------------- T4
@@ -200,80 +218,91 @@ _INVALIDITY: Mapping[str, Outcome] = {
 _COMPUTE_API = {"cuda": "CUDA", "opencl": "OpenCL"}
 
 
+class _T4(_Part):
+    """The parts of a T4 file that are read."""
+
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    results: list[Any] = Field(min_length=1)
+
+
+class _Result(_Part):
+    """The parts of a result that are read."""
+
+    configuration: _Cells
+    input: _Cells = Field(default_factory=dict)
+    invalidity: StrictStr
+    correctness: Any = 1
+    times: dict[str, Any] = Field(default_factory=dict)
+    measurements: list[dict[str, Any]] = Field(default_factory=list)
+    outcome: Any = None
+    message: Any = None
+
+
+_T4_FILE = TypeAdapter(_T4)
+_T4_RESULT = TypeAdapter(_Result)
+
+
 def read_t4(path: Path, data: Any, sha256: str) -> Recording:
     """Read a T4 file; raises ValueError with the result that does not fit."""
-    metadata = expect(data.get("metadata", {}), dict, "metadata")
-    results = expect(data["results"], list, "results")
-    first = expect(results[0] if results else None, dict, "the first of the results")
-    names = list(expect(first.get("configuration"), dict, "results[0]: configuration"))
-    features = list(expect(first.get("input", {}), dict, "results[0]: input"))
-    builder = RecordingBuilder(path, features, names)
-    for number, result in enumerate(results):
+    file = _checked(_T4_FILE, data)
+    first = _checked(_T4_RESULT, file.results[0], "results[0]")
+    features = list(first.input)
+    names = list(first.configuration)
+    unit = file.metadata.get("timeunit") or "milliseconds"
+    builder = _builder(path, features, names)
+    for number, given in enumerate(file.results):
         try:
-            found = expect(result, dict, "it")
-            problem = _cells(found.get("input", {}), "input", features)
-            config = _cells(found.get("configuration"), "configuration", names)
-            builder.add([*problem, *config], _outcome(found, metadata))
-        except (ValueError, OverflowError) as error:
+            result = _checked(_T4_RESULT, given)
+            cells: list[tuple[type, Value]] = []
+            for part, wanted in ((result.input, features), (result.configuration, names)):
+                if part.keys() != set(wanted):
+                    names_there = printable(", ".join(part))
+                    raise ValueError(f"has {names_there}, but the first has {', '.join(wanted)}")
+                cells += [typed(part[name]) for name in wanted]
+            builder.add(cells, _outcome(result, unit))
+        except ValueError as error:
             raise ValueError(f"results[{number}]: {error}") from None
     return builder.finish(
-        title=str(metadata.get("kernel", "unknown")),
+        title=str(file.metadata.get("kernel", "unknown")),
         kind="T4 results",
-        device=str(metadata.get("device", "unknown")),
+        device=str(file.metadata.get("device", "unknown")),
         sha256=sha256,
     )
 
 
-def _cells(cells: Any, what: str, names: Sequence[str]) -> list[Hashable]:
-    if expect(cells, dict, what).keys() != set(names):
-        found_names = printable(", ".join(cells))
-        raise ValueError(f"{what} names {found_names}, but the first result {', '.join(names)}")
-    return [typed(_plain_value(name, cells[name])) for name in names]
-
-
-def _outcome(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> RecordedOutcome:
-    invalidity = result.get("invalidity")
-    if not isinstance(invalidity, str) or invalidity not in _INVALIDITY:
-        what = "missing" if invalidity is None else kind_of(invalidity)
-        raise ValueError(
-            f"invalidity is {what}; it must be one of {', '.join(sorted(_INVALIDITY))}"
-        )
-    outcome = _INVALIDITY[invalidity]
-    if outcome is Outcome.OK and result.get("correctness", 1) == 0:
+def _outcome(result: _Result, unit: Any) -> RecordedOutcome:
+    """Return the outcome of a result, with its samples in this unit where it states none."""
+    word = result.invalidity
+    if word not in _INVALIDITY:
+        words = ", ".join(sorted(_INVALIDITY))
+        raise ValueError(f"invalidity: must be one of {words}, but got {printable(word)!r}")
+    outcome = _INVALIDITY[word]
+    if outcome is Outcome.OK and result.correctness == 0:
         outcome = Outcome.WRONG_RESULT
     if outcome is not Outcome.OK:
-        text = result.get("message")
-        message = printable_lines(text) if isinstance(text, str) else ""
-        message = message or f"{invalidity}, as recorded"
+        message = f"{word}, as recorded"
+        if isinstance(result.message, str) and result.message:
+            message = printable_lines(result.message)
         # harness writes the outcome as well; it counts where T4's word agrees.
-        own = [o for o in _WORDS if o.value == result.get("outcome") and _WORDS[o] == invalidity]
-        return RecordedOutcome(own[0] if own else outcome, message=message)
-    return _timed(result, metadata)
-
-
-def _timed(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> RecordedOutcome:
-    """Return the samples of a correct result; raises ValueError where it has none."""
-    times = expect(result.get("times"), dict, "times").get("runtimes")
-    time, unit = _time(result)
-    unit = unit or metadata.get("timeunit") or "milliseconds"
+        for written, of_outcome in _WORDS.items():
+            if written.value == result.outcome and of_outcome == word:
+                outcome = written
+        return RecordedOutcome(outcome, message=message)
+    time = None
+    for measurement in result.measurements:
+        if measurement.get("name") == "time":
+            time = measurement.get("value")
+            unit = measurement.get("unit") or unit
+            break
     if not isinstance(unit, str) or unit not in UNITS:
-        raise ValueError(
-            f"the unit of time is {kind_of(unit)}; it must be one of {', '.join(UNITS)}"
-        )
+        known = ", ".join(UNITS)
+        raise ValueError(f"the unit of time is {printable(str(unit))}; it must be one of {known}")
     if time is not None:
-        return _timed_outcome(time, times, UNITS[unit])
-    samples = _samples_of(times)
+        return _timed_outcome(time, result.times.get("runtimes"), UNITS[unit])
+    samples = _samples_of(result.times.get("runtimes"))
     if not samples:
         raise ValueError("is correct, but has neither runtimes nor a measurement named time")
     return RecordedOutcome(Outcome.OK, [sample / UNITS[unit] for sample in samples])
-
-
-def _time(result: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the value and unit of the measurement named time, or None and None."""
-    for measurement in expect(result.get("measurements", []), list, "measurements"):
-        if isinstance(measurement, dict) and measurement.get("name") == "time":
-            return measurement.get("value"), measurement.get("unit")
-    return None, None
 
 
 def t4_texts(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from array import array
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import getitem, itemgetter
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -124,11 +123,12 @@ class Recording:
     def measurement(self, problem: Input, row: int) -> Measurement:
         """Build the measurement of a row."""
         table = self.tables[problem]
-        config, outcome = self.config(table, row), table.outcomes[row]
-        if outcome is Outcome.OK:
-            timing = Timing(tuple(table.samples_s[row]), StopReason.RECORDED)
-            return Measurement(config, problem, outcome, timing)
-        return Measurement(config, problem, outcome, message=table.messages[row])
+        config = self.config(table, row)
+        outcome = table.outcomes[row]
+        if outcome is not Outcome.OK:
+            return Measurement(config, problem, outcome, message=table.messages[row])
+        timing = Timing(tuple(table.samples_s[row]), StopReason.RECORDED)
+        return Measurement(config, problem, outcome, timing)
 
     def optimum(self, problem: Input) -> Measurement | None:
         """Return the fastest measurement of an input; None where every row failed."""
@@ -147,7 +147,8 @@ class _Measurements(Mapping[tuple[Input, Config], Measurement]):
         self._recording = recording
 
     def __getitem__(self, key: tuple[Input, Config]) -> Measurement:
-        (problem, config), recording = key, self._recording
+        (problem, config) = key
+        recording = self._recording
         if recording.points.why_no_point(config) is not None:
             raise KeyError(key)
         (row,) = recording.tables[problem].rows_of(recording.points.encode_all([config]))
@@ -202,7 +203,8 @@ class _InputRows:
             self.samples_s[row].extend(ended.samples_s)
         elif self.outcomes[row] is Outcome.OK:
             # One failed row makes the measurement a failure.
-            self.outcomes[row], self.samples_s[row] = ended.outcome, array("d")
+            self.outcomes[row] = ended.outcome
+            self.samples_s[row] = array("d")
         if ended.outcome is not Outcome.OK:
             self.messages.setdefault(row, ended.message)
 
@@ -240,17 +242,18 @@ class RecordingBuilder:
         path: Path,
         features: Sequence[str],
         parameters: Sequence[str],
-        readers: Mapping[str, Callable[[Any], Value]] | None = None,
+        readers: Mapping[str, Callable[[Any], Value]],
     ) -> None:
-        """Cells are `typed` values, unless `readers` read those of each column. Raises
-        RecordingError for names that no search can work with."""
+        """`readers` read the cells of each column. Raises RecordingError for names that no search
+        can work with."""
         self._path = path
-        self._features, self._parameters = tuple(features), tuple(parameters)
+        self._features = tuple(features)
+        self._parameters = tuple(parameters)
         names = (*features, *parameters)
         _check_names(path, names)
         if not parameters:
             raise RecordingError(f"{path}: names no parameter; there is nothing to search")
-        self._columns = [_ValueCodes(readers[n] if readers else itemgetter(1)) for n in names]
+        self._columns = [_ValueCodes(readers[name]) for name in names]
         self._inputs: dict[tuple[int, ...], _InputRows] = {}
 
     def add(self, cells: Sequence[Hashable], ended: RecordedOutcome) -> None:
@@ -284,14 +287,17 @@ class RecordingBuilder:
         """
         if not self._inputs:
             raise RecordingError(f"{self._path}: holds no measurement")
-        width, orders, name = len(self._features), orders or {}, recording_name(self._path)
+        width = len(self._features)
+        orders = orders or {}
+        name = recording_name(self._path)
         names = (*self._features, *self._parameters)
         pairs = zip(names, self._columns, strict=True)
         try:
             columns = [values_of(column, cells.distinct) for column, cells in pairs]
         except ValueError as error:
             raise RecordingError(f"{self._path}: {error}") from None
-        parameters, moves = [], []
+        parameters = []
+        moves = []
         for column, seen in zip(self._parameters, columns[width:], strict=True):
             parameters.append(_parameter(column, seen, orders.get(column, ())))
             known = {typed(value): place for place, value in enumerate(parameters[-1].values)}
@@ -335,14 +341,16 @@ def _parameter(name: str, seen: Sequence[Value], listed: Sequence[Value]) -> Par
     Numbers become a scale in ascending order. Other values keep the order in which the file lists
     them, or else in which they occur.
     """
-    occurs = {typed(value): value for value in seen}
-    order = [] if isinstance(listed, range) else [typed(v) for v in listed if typed(v) in occurs]
-    values = [occurs[cell] for cell in dict.fromkeys([*order, *occurs])]
+    cells = dict.fromkeys(map(typed, seen))
+    if not isinstance(listed, range):
+        order = [cell for cell in map(typed, listed) if cell in cells]
+        cells = dict.fromkeys([*order, *cells])
+    values = [value for _, value in cells]
     if len(values) == 2 and set(map(type, values)) == {bool}:
         return Parameter(name, "boolean", (False, True), "source", False)
     numbers = sorted(v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool))
-    ascends = all(one < other for one, other in itertools.pairwise(numbers))
-    if len(numbers) == len(values) and ascends:
+    # 64 and 64.0 are two values, but no scale.
+    if len(set(numbers)) == len(values):
         return Parameter(name, "ordered", tuple(numbers), "source", numbers[0])
     return Parameter(name, "enum", tuple(values), "source", values[0])
 
@@ -353,7 +361,7 @@ def _with_defaults(
     """Take the first configuration that worked as the default; a recording has none of its own."""
     for table in tables.values():
         if Outcome.OK in table.outcomes:
-            positions = table.positions[table.outcomes.index(Outcome.OK)].tolist()
-            pairs = zip(parameters, positions, strict=True)
+            first = table.positions[table.outcomes.index(Outcome.OK)].tolist()
+            pairs = zip(parameters, first, strict=True)
             return tuple(replace(p, default=p.values[position]) for p, position in pairs)
     return tuple(parameters)

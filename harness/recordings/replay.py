@@ -75,7 +75,8 @@ def read_recording(path: Path, mapping: Path | None = None) -> Recording:
     if mapping is not None:
         raise UsageError(f"--mapping is for CSV files, and {path} is JSON; leave it out")
     content = read_bounded(path)
-    data, digest = parse_json(path, content), hashlib.sha256(content).hexdigest()
+    data = parse_json(path, content)
+    digest = hashlib.sha256(content).hexdigest()
     names = data if isinstance(data, dict) else {}
     try:
         if "cache" in names and "tune_params" in names:
@@ -118,7 +119,8 @@ class ListedSpace(Space):
     tried_values = 1024  # each is looked up, which is cheap
 
     def __init__(self, recording: Recording, problem: Input) -> None:
-        self._recording, self._table = recording, recording.tables[problem]
+        self._recording = recording
+        self._table = recording.tables[problem]
         self._varying = [k for k, p in enumerate(recording.parameters) if len(p.values) > 1]
         super().__init__([recording.parameters[k] for k in self._varying])
 
@@ -132,7 +134,8 @@ class ListedSpace(Space):
 
     def why_illegal(self, config: Mapping[str, Value]) -> str | None:
         """Return why a configuration is not recorded, or recorded as illegal."""
-        points, table = self._recording.points, self._table
+        points = self._recording.points
+        table = self._table
         reason = points.why_no_point(config)
         if reason is not None:
             return reason
@@ -149,7 +152,8 @@ class ListedSpace(Space):
         return self._recording.points
 
     def _are_recorded(self, points: PointArray) -> npt.NDArray[np.bool_]:
-        outcomes, rows = self._table.outcomes, self._table.rows_of(self._whole(points))
+        outcomes = self._table.outcomes
+        rows = self._table.rows_of(self._whole(points))
         legal = [row is not None and outcomes[row] is not Outcome.ILLEGAL for row in rows]
         return np.array(legal, dtype=bool)
 
@@ -177,7 +181,8 @@ class _Rows:
     left_out = ()
 
     def __init__(self, names: Sequence[str], rows: PointArray, contains: Legality) -> None:
-        self._names, self._rows = names, rows
+        self._names = names
+        self._rows = rows
         self.count = len(rows)
         self.contains = contains
 
@@ -286,24 +291,29 @@ def _replay_database(path: Path, spec: Spec) -> ReplayMeasurer:
     rows, _ = of_present_data(stored)
     if not rows:
         raise RecordingError(f"{path} holds no measurement of {spec.name}")
-    compiler = _compiler(path, set(rows[-1].measurement.config), spec)
-    tuned = {parameter.name for parameter in spec.tuned_for(compiler)}
-    replayed = [row.measurement for row in rows if set(row.measurement.config) == tuned]
-    measurements = {(m.input, m.config): m for m in replayed}
-    where, digest = campaign.environment, _digest(measurements.values())
+    tuned = set(rows[-1].measurement.config)
+    compiler = _compiler(path, tuned, spec)
+    measurements: dict[tuple[Input, Config], Measurement] = {}
+    for row in rows:
+        m = row.measurement
+        if set(m.config) == tuned:
+            measurements[m.input, m.config] = m
+    where = campaign.environment
+    digest = _digest(measurements.values())
     environment = replay_environment(where.device, where.platform, digest)
     return ReplayMeasurer(measurements, environment, compiler)
 
 
-def _campaign(path: Path, held: Sequence[StoredCampaign], spec: Spec) -> StoredCampaign:
-    campaign = next((c for c in held if c.key.program_sha256 == spec.program_sha256), None)
-    if campaign is None:
-        names = ", ".join(sorted({c.space_name for c in held})) or "nothing"
-        raise RecordingError(
-            f"{path} holds measurements of {names}, but none of {spec.name} with the same "
-            "source, host module, launch and tolerance"
-        )
-    return campaign
+def _campaign(path: Path, stored: Sequence[StoredCampaign], spec: Spec) -> StoredCampaign:
+    """Return the last campaign of this program."""
+    for campaign in stored:
+        if campaign.key.program_sha256 == spec.program_sha256:
+            return campaign
+    names = ", ".join(sorted({campaign.space_name for campaign in stored})) or "nothing"
+    raise RecordingError(
+        f"{path} holds measurements of {names}, but none of {spec.name} with the same source, host "
+        "module, launch and tolerance"
+    )
 
 
 def _compiler(path: Path, names: Collection[str], spec: Spec) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from harness.analysis.coverage import winner_reports
 from harness.analysis.inputs import InputReport
@@ -25,18 +25,18 @@ def ablate_winners(state: State) -> None:
     no times of configurations that were not recorded.
     """
     flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
-    work: list[tuple[Input, InputReport]] = []
+    work: list[tuple[Input, Config]] = []
     if flags and not state.measurer.is_replay:
         for report in winner_reports(state.results()):
-            if report.problem in state.runs and _sets(report, flags):
-                work.append((report.problem, report))
+            if report.best and report.problem in state.runs and _sets(report, flags):
+                work.append((report.problem, report.best.config))
 
-    def step(problem: Input, report: InputReport) -> None:
+    def step(problem: Input, winner: Config) -> None:
         try:
-            ablation = _ablated(state, report, flags)
+            ablation = _ablated(state, problem, winner, flags)
         except _WinnerFailed as error:
             reason = "the winner failed when it was measured again, so its flags are unknown"
-            state.display.warn(f"({problem}): {reason}: {error}")
+            state.warn(f"({problem}): {reason}: {error}")
         else:
             state.note_run(problem, {"reduced": ablation})
 
@@ -53,22 +53,24 @@ def ablate_winners(state: State) -> None:
 def _sets(report: InputReport, flags: Sequence[str]) -> bool:
     """Whether the winner sets a flag and more, and is significantly faster than the default: a flag
     alone is what makes it faster."""
-    best, default = report.best, report.baseline
+    best = report.best
+    default = report.baseline
     if best is None or default is None or report.speedup is None or not report.speedup.is_faster:
         return False
     changed = differing(best.config, default.config)
     return len(changed) > 1 and not changed.keys().isdisjoint(flags)
 
 
-def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablation:
-    problem, space = report.problem, state.space(report.problem)
+def _ablated(state: State, problem: Input, winner: Config, flags: Sequence[str]) -> Ablation:
+    """Ablate the winner of an input; what an earlier command measured is used again."""
+    space = state.space(problem)
+    default = state.space(problem).default
     rounds = max(_ROUNDS, state.spec.measure.repeats)
     stored = by_configs(state.ledger.interleaved(problem, ABLATION))
-    assert report.best is not None
     seeds = seeds_of(state.data_seed(problem))
 
     def measure(configs: Sequence[Config]) -> Interleaved:
-        """Recall what is stored, each once: a repeated request wants fresh samples."""
+        """Recall each stored session once: a repeated request wants fresh samples."""
         earlier = stored.get(tuple(configs), [])
         while earlier:
             session = earlier.pop(0)
@@ -91,21 +93,15 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
             (measured,) = sessions[0]
         return measured.shared_with or measured.config.digest
 
+    unset = {name: default[name] for name in flags if name in default}
+    bare = Config({**winner, **unset})
+
     def legal(config: Config) -> Config | None:
         canonical = space.canonical(config)
         return canonical if space.is_legal(canonical) else None
 
-    winner = report.best.config
-    unset = {name: space.default[name] for name in flags if name in space.default}
-    bare = Config({**winner, **unset})
-    return ablate(
-        winner,
-        bare,
-        measure=measure,
-        has_code_of=lambda tried, other: code(tried) == code(other),
-        legal=legal,
-        confidence=state.spec.measure.confidence,
-    )
+    confidence = state.spec.measure.confidence
+    return ablate(winner, bare, measure=measure, code=code, legal=legal, confidence=confidence)
 
 
 def ablate(
@@ -113,15 +109,15 @@ def ablate(
     default: Config,
     *,
     measure: Callable[[Sequence[Config]], Sequence[Measurement]],
-    has_code_of: Callable[[Config, Config], bool],
+    code: Callable[[Config], Hashable],
     legal: Callable[[Config], Config | None],
     confidence: float = 0.95,
 ) -> Ablation:
     """Set the winner's parameters back to their defaults one by one, while the time stays within
     noise of the winner's and its estimate is at most TOLERANCE longer.
 
-    `measure` takes fresh interleaved samples. Where `has_code_of` says that the machine code stays,
-    a setting is dropped without them. `legal` returns the canonical form, with irrelevant
+    `measure` takes fresh interleaved samples. Where `code`, which is equal for equal machine code,
+    stays, a setting is dropped without them. `legal` returns the canonical form, with irrelevant
     parameters at their defaults; None for an illegal configuration.
 
     Each step is compared with the winner, not with the step before, so small losses do not add
@@ -138,7 +134,8 @@ def ablate(
             return None
         return time_ratio(of_tried.timing, of_winner.timing, confidence)
 
-    here, steps = winner, list[AblationStep]()
+    here = winner
+    steps: list[AblationStep] = []
     dropped: list[tuple[str, Config]] = []  # with the configuration before
     is_moving = True
     while is_moving:
@@ -147,19 +144,23 @@ def ablate(
         for name in differing(here, default):
             if here[name] == default[name]:
                 continue  # it became irrelevant when another parameter was set back
+            value = shown(here[name])
             tried = legal(Config({**here, name: default[name]}))
-            ratio, result = None, StepResult.DROPPED
             if tried is None:
-                result = StepResult.ILLEGAL
-            elif not has_code_of(tried, here):
+                steps.append(AblationStep(name, value, StepResult.ILLEGAL, None))
+                continue
+            result = StepResult.DROPPED
+            ratio = None
+            if code(tried) != code(here):
                 ratio = over_winner(tried)
                 result = _judged(ratio)
-            steps.append(AblationStep(name, shown(here[name]), result, ratio))
-            if tried is not None and result is StepResult.DROPPED:
+            steps.append(AblationStep(name, value, result, ratio))
+            if result is StepResult.DROPPED:
                 dropped.append((name, here))
-                here, is_moving = tried, True
+                here = tried
+                is_moving = True
     ratio = None
-    while here != winner and not has_code_of(here, winner):
+    while here != winner and code(here) != code(winner):
         ratio = over_winner(here)
         if _judged(ratio) is StepResult.DROPPED:
             break
@@ -179,4 +180,6 @@ def _judged(ratio: TimeRatio | None) -> StepResult:
         return StepResult.FAILED
     if ratio.value > 1 and ratio.is_significant:
         return StepResult.SLOWER
-    return StepResult.SEEMS_SLOWER if ratio.value > 1 + TOLERANCE else StepResult.DROPPED
+    if ratio.value > 1 + TOLERANCE:
+        return StepResult.SEEMS_SLOWER
+    return StepResult.DROPPED

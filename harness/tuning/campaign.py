@@ -26,24 +26,28 @@ class Campaign(State):
     def set_aside(self) -> Sequence[KernelVersion]:
         """Return the other versions of an edited kernel, whose measurements are not used; none
         once this version has measurements."""
-        key = self.run_plan(self.spec.inputs[0]).key
-        name, store = self.spec.name, self.store
+        key = self.key
+        spec = self.spec
+        store = self.store
 
         def stored_versions() -> list[KernelVersion]:
             stored = campaigns(store.connection)
             return kernel_versions(
-                store.connection, stored, name, key.fingerprint, self.spec.program_parts
+                store.connection, stored, spec.name, key.fingerprint, spec.program_parts
             )
 
-        same = store.read(stored_versions)
-        is_new = key.program_sha256 not in {version.program_sha256 for version in same}
-        return same if is_new else ()
+        versions = store.read(stored_versions)
+        if any(version.program_sha256 == key.program_sha256 for version in versions):
+            return ()
+        return versions
 
     def check_seeds(self) -> None:
         """Raise UsageError for a seed of the user that is illegal on every input."""
         spec = self.spec
         for seed in self.options.seeds:
-            reasons = [s.why_illegal(s.canonical(seed)) for s in map(self.space, spec.inputs)]
+            reasons: list[str | None] = []
+            for space in map(self.space, spec.inputs):
+                reasons.append(space.why_illegal(space.canonical(seed)))
             if None not in reasons:
                 raise UsageError(
                     f"the seed configuration ({seed}) is illegal on every input; "
@@ -62,9 +66,11 @@ class Campaign(State):
         """Return the other devices from whose results in the database the searches start."""
         # Of very many inputs, the first shows whether a campaign goes on with such results.
         inputs = self.spec.inputs if self.plan.other_devices else self.spec.inputs[:1]
-        plans = map(self.run_plan, inputs)
-        sources = (source for plan in plans for source in self.sources.devices(plan))
-        return list(dict.fromkeys(source.device for source in sources))
+        devices: dict[str, None] = {}
+        for problem in inputs:
+            for source in self.sources.devices(self.run_plan(problem)):
+                devices[source.device] = None
+        return list(devices)
 
     def run(self) -> None:
         """Run all stages; each measurement is stored when it ends."""
@@ -77,7 +83,8 @@ class Campaign(State):
 
     def begin(self) -> int:
         """Store that a command has begun; return its id."""
-        environment, arguments = self.measurer.environment, self.plan.arguments
+        environment = self.measurer.environment
+        arguments = self.plan.arguments
         return self.store.begin_command(self.spec, environment, self.plan.number, arguments)
 
     def end(self, command: int) -> None:
@@ -97,7 +104,8 @@ class Campaign(State):
     def _note_space(self) -> None:
         """Store with the runs what reports and generated code need of the space as it is now: also
         a search that had ended before has a run."""
-        limits, store = self.measurer.limits, self.store
+        limits = self.measurer.limits
+        store = self.store
         notes = space_notes(self.spec)
         notes["same"] = tuple(expression.text for expression in self.same)
         if limits is not None:
@@ -105,7 +113,8 @@ class Campaign(State):
 
         def note() -> None:
             for problem, run_id in self.runs.items():
-                noted, legal = notes.copy(), self.space(problem).count
+                noted = notes.copy()
+                legal = self.space(problem).count
                 if legal is not None:
                     noted["legal"] = legal
                 digest = self.data_digests.get(problem)
@@ -120,11 +129,8 @@ class Campaign(State):
         why = "no sample fell on it"
         if self.is_time_up():
             why = "the time was up"
-        return {
-            problem: f"{NOT_MEASURED}{why}"
-            for problem in self.spec.inputs
-            if not self.ledger.searched(problem)
-        }
+        unmeasured = [p for p in self.spec.inputs if not self.ledger.searched(p)]
+        return dict.fromkeys(unmeasured, f"{NOT_MEASURED}{why}")
 
     # ------------------------------------------------------------ results
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.core.errors import BackendUnavailable, UsageError
@@ -40,8 +40,10 @@ class SharedDevice:
     def __init__(self, name: str, measurer: Measurer, pool: DevicePool) -> None:
         self.name = name
         self._measurer = measurer
-        self.environment, self.limits = measurer.environment, measurer.limits
-        self.compiler, self.is_replay = measurer.compiler, measurer.is_replay
+        self.environment = measurer.environment
+        self.limits = measurer.limits
+        self.compiler = measurer.compiler
+        self.is_replay = measurer.is_replay
         self.faults = 0
         self.failed: list[tuple[Input, Config]] = []
         self.wait_for: Callable[[Callable[[], Any]], Any] = lambda call: call()
@@ -141,8 +143,8 @@ class DevicePool:
     """The equal devices of a campaign.
 
     The search of an input, its finals and everything else that is compared runs on one device, its
-    `home`. `left` are the devices that have not failed too often, and `worked` has for each input
-    a configuration that worked last.
+    `home`, as long as that is left. `left` are the devices that have not failed too often, and
+    `worked` has for each input a configuration that worked last.
     """
 
     def __init__(self, measurers: Mapping[str, Measurer], joining: Fleet | None = None) -> None:
@@ -184,6 +186,14 @@ class DevicePool:
         """The device that the present thread serves, if any."""
         return getattr(self.of_thread, "device", None)
 
+    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
+        """Ask the first device that answers for the digest of an input's data: a worker may be lost
+        before anything is measured."""
+        for device in self.left[:-1]:
+            with suppress(BackendUnavailable):
+                return device.data_sha256(problem, stored)
+        return self.left[-1].data_sha256(problem, stored)
+
     def joined(self, warn: Callable[[str], None]) -> Iterator[SharedDevice]:
         """Yield the devices that joined since the last call; close one that is not equal, and
         `warn` of all that are not used."""
@@ -202,11 +212,6 @@ class DevicePool:
         for text in self._joining.unused():
             warn(text)
 
-    def take_out(self, device: SharedDevice) -> None:
-        """Use a device no more; its inputs may go to any other one."""
-        self.left.remove(device)
-        self.home = {problem: home for problem, home in self.home.items() if home is not device}
-
     def close(self) -> None:
         """End the worker processes of all devices; threads that wait for them get an exception."""
         if not self._is_closed:
@@ -220,8 +225,8 @@ class DevicePool:
 
 def _difference(first: SharedDevice, other: SharedDevice) -> str:
     """Return in what another device differs from the first one; empty where they are equal."""
-    of_first, of_other = first.environment.compared, other.environment.compared
-    name = next((name for name, value in of_first.items() if of_other[name] != value), None)
-    if name is None:
-        return ""
-    return f"{first}: its {name} is `{of_other[name]}`, not `{of_first[name]}`"
+    for name, value in first.environment.compared.items():
+        of_other = other.environment.compared[name]
+        if of_other != value:
+            return f"{first}: its {name} is `{of_other}`, not `{value}`"
+    return ""

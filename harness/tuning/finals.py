@@ -11,7 +11,7 @@ suits all inputs best, which the candidates' rounds chose, is measured as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from harness.analysis.inputs import choose_finalists, ranked
@@ -42,59 +42,73 @@ def choose_same(state: State) -> None:
     names = state.spec.search.same_on_all_inputs
     if not names:
         return
-    logs: list[dict[Config, float]] = []  # of each input, the least time by values
-    for problem in _searched(state):
-        of_values: dict[Config, float] = {}
-        for config, measured in state.ledger.searched(problem).items():
-            if measured.outcome is Outcome.OK:
+    searched = _searched(state)
+    logs: dict[Config, list[float]] = {}  # by values, the least time on each input
+    for measured in searched.values():
+        least: dict[Config, float] = {}
+        for config, m in measured.items():
+            if m.outcome is Outcome.OK:
                 values = Config({name: config[name] for name in names if name in config})
-                log = math.log(measured.time_s)
-                of_values[values] = min(of_values.get(values, log), log)
-        logs.append(of_values)
-    everywhere = list(logs[0]) if logs else []
-    for other in logs:
-        everywhere = [values for values in everywhere if values in other]
-    if not everywhere:
+                least[values] = min(least.get(values, math.inf), math.log(m.time_s))
+        for values, log in least.items():
+            logs.setdefault(values, []).append(log)
+    totals = {v: math.fsum(of_v) for v, of_v in logs.items() if len(of_v) == len(searched)}
+    if not totals:
         state.warn(f"no value of {', '.join(names)} works on all inputs, so that each has its own")
         return
-    chosen = min(everywhere, key=lambda values: math.fsum(other[values] for other in logs))
+    chosen = min(totals, key=totals.__getitem__)
     state.same = tuple(Expression.equal(name, value) for name, value in chosen.items())
     state.display.note(f"the same on all inputs: {chosen}")
 
 
-def _searched(state: State) -> list[Input]:
-    """Return the inputs that were searched now, and on which something works."""
-    return [p for p in state.spec.inputs if p in state.runs and state.best(p)]
+def _searched(state: State) -> dict[Input, Measured]:
+    """Return the measurements of each input that was searched now, and on which something works."""
+    searched = [p for p in state.spec.inputs if p in state.runs and state.best(p)]
+    return {problem: _eligible(state, problem) for problem in searched}
+
+
+def _eligible(state: State, problem: Input) -> Measured:
+    """Return the measurements of the configurations that may win, and of the default."""
+    searched = state.ledger.searched(problem)
+    default = state.space(problem).default
+    if not state.same:
+        return searched
+    return {c: m for c, m in searched.items() if c == default or state.is_same(c)}
 
 
 def cross_measure(state: State) -> None:
     """Measure the default on each input where that is missing and legal, since winners are compared
     with it; with the plan's `cross`, every input's winner as well."""
-    default = state.space(state.spec.inputs[0]).default
-    configs, is_crossed = [default], state.plan.cross
-    for problem in state.spec.inputs if is_crossed else ():
-        best = state.best(problem)
-        if best is not None:
-            measured = MeasuredConfigs.of(_eligible(state, problem))
-            configs.append(measured.shortest(best.config, default, state.is_same))
+    inputs = state.spec.inputs
+    is_crossed = state.plan.cross
+    default = state.space(inputs[0]).default
+    configs = [default]
+    stage = _DEFAULTS
+    title = "default on the inputs"
+    what = "the default"
+    if is_crossed:
+        stage = CROSS
+        title = "default and winners on the other inputs"
+        what = "the default and winners on other inputs"
+        for problem in inputs:
+            best = state.best(problem)
+            if best is not None:
+                measured = MeasuredConfigs.of(_eligible(state, problem))
+                configs.append(measured.shortest(best.config, default, state.is_same))
     missing: list[tuple[Input, Config]] = []
-    for problem in state.spec.inputs:
+    for problem in inputs:
         if problem not in state.runs:
             continue
-        searched, space = state.ledger.searched(problem), state.space(problem)
+        searched = state.ledger.searched(problem)
+        space = state.space(problem)
         for config in dict.fromkeys(map(space.canonical, configs)):
             if config not in searched and space.is_legal(config):
                 missing.append((problem, config))
-    stage, title, what = _DEFAULTS, "default on the inputs", "the default"
-    if is_crossed:
-        stage, title = CROSS, "default and winners on the other inputs"
-        what = "the default and winners on other inputs"
 
     def step(problem: Input, config: Config) -> None:
         device = state.measurer_for(problem)
         measured = device.measure(state.space(problem), problem, config, None)
         state.add_measurements(problem, CROSS, [measured])
-        state.crossed.add((problem, config))
 
     if is_crossed or missing:
         run_stage(state, stage, title, missing, step, "{} measurements of " + what)
@@ -108,62 +122,25 @@ def measure_candidates(state: State) -> None:
     same again.
     """
     rounds = max(2, state.spec.measure.repeats)
-    wanted = [] if state.measurer.is_replay else list(_wanted(state, rounds))
+    work: list[tuple[Input, list[Config]]] = []
+    if not state.measurer.is_replay:
+        searched = _searched(state)
+        default = state.space(state.spec.inputs[0]).default
+        candidates = shortlist(searched, default, _applies_on(state))
+        if not state.is_same(default):
+            candidates = [default, *candidates]  # others are compared with it
+        for problem, row in searched.items():
+            configs = [c for c in candidates if c in row and row[c].outcome is Outcome.OK]
+            if configs and not _stored(state, problem, configs, CANDIDATE, rounds):
+                work.append((problem, configs))
     run_stage(
         state,
         CANDIDATE,
         "candidates on every input, interleaved",
-        wanted,
+        work,
         partial(state.measure_interleaved, stage=CANDIDATE, rounds=rounds),
         "candidates on {} inputs",
     )
-
-
-def _wanted(state: State, rounds: int) -> Iterator[tuple[Input, list[Config]]]:
-    """Yield inputs with the working candidates, unless these were measured interleaved."""
-    searched = _searched_inputs(state)
-    default = state.space(state.spec.inputs[0]).default
-    candidates = shortlist(searched, default, _applies_on(state))
-    if not state.is_same(default):
-        candidates = [default, *candidates]  # others are compared with it
-    for problem, row in searched.items():
-        configs = [c for c in candidates if c in row and row[c].outcome is Outcome.OK]
-        if configs and not _stored(state, problem, configs, CANDIDATE, rounds):
-            yield problem, configs
-
-
-def _searched_inputs(state: State) -> dict[Input, Measured]:
-    """Return the measurements of each input that was searched and on which anything works."""
-    return {problem: _eligible(state, problem) for problem in _searched(state)}
-
-
-def _eligible(state: State, problem: Input) -> Measured:
-    """Return the measurements of the configurations that may win, and of the default."""
-    searched, default = state.ledger.searched(problem), state.space(problem).default
-    if not state.same:
-        return searched
-    return {c: m for c, m in searched.items() if c == default or state.is_same(c)}
-
-
-def _single_on(state: State) -> dict[Input, Config]:
-    """Return, for each input, the configuration to use where one serves all inputs: the best single
-    candidate or, where that is illegal, the next. Empty where candidates were not measured on
-    every input."""
-    searched, ledger = _searched_inputs(state), state.ledger
-    every: dict[Input, list[Interleaved]] = {}
-    sessions: dict[Input, list[Interleaved]] = {}
-    for problem in searched:
-        candidates = ledger.interleaved(problem, CANDIDATE)
-        if not candidates:
-            return {}
-        sessions[problem] = candidates
-        earlier = [*ledger.interleaved(problem, CHOICE), *ledger.interleaved(problem, FINAL)]
-        every[problem] = earlier + candidates
-    default = state.space(state.spec.inputs[0]).default
-    matrix = interleaved_matrix(searched, every, sessions, default, _applies_on(state))
-    if matrix is None:
-        return {}
-    return {p: config for p, config in zip(searched, single_configs(matrix), strict=True) if config}
 
 
 def _applies_on(state: State) -> Applies:
@@ -178,9 +155,10 @@ def _stored(
     state: State, problem: Input, configs: Sequence[Config], stage: str, rounds: int
 ) -> Interleaved | None:
     """Return what was measured interleaved last, if it is of these configurations and complete."""
-    stored, searched = state.ledger.interleaved(problem, stage), state.ledger.searched(problem)
-    if stored and is_complete(stored[-1], configs, rounds=rounds, searched=searched):
-        return stored[-1]
+    sessions = state.ledger.interleaved(problem, stage)
+    searched = state.ledger.searched(problem)
+    if sessions and is_complete(sessions[-1], configs, rounds=rounds, searched=searched):
+        return sessions[-1]
     return None
 
 
@@ -224,48 +202,101 @@ def measure_finals(state: State) -> None:
 
     A replay shows no progress, since it would answer the same again.
     """
-    searched, display, is_replay = _searched(state), state.display, state.measurer.is_replay
-    single = {} if is_replay else _single_on(state)
-    display.begin_stage("finalists and the default", 0 if is_replay else len(searched))
+    searched = _searched(state)
+    display = state.display
+    single: Mapping[Input, Config] = {}
+    steps = 0
+    if not state.measurer.is_replay:
+        single = _single_on(state, searched)
+        steps = len(searched)
+    display.begin_stage("finalists and the default", steps)
 
     def step(problem: Input, config: Config | None) -> None:
         with state.leaving_out(problem):
             _measure_finals(state, problem, config)
-        if not is_replay:
+        if steps:
             display.step(str(problem))
 
     do_work(state, [(problem, single.get(problem)) for problem in searched], step)
 
 
+def _single_on(state: State, searched: Mapping[Input, Measured]) -> dict[Input, Config]:
+    """Return, for each input, the configuration to use where one serves all inputs: the best single
+    candidate or, where that is illegal, the next. Empty where candidates were not measured on
+    every input."""
+    every: dict[Input, list[Interleaved]] = {}
+    sessions: dict[Input, list[Interleaved]] = {}
+    for problem in searched:
+        sessions[problem] = state.ledger.interleaved(problem, CANDIDATE)
+        if not sessions[problem]:
+            return {}
+        choices = state.ledger.interleaved(problem, CHOICE)
+        every[problem] = choices + state.ledger.interleaved(problem, FINAL) + sessions[problem]
+    default = state.space(state.spec.inputs[0]).default
+    matrix = interleaved_matrix(searched, every, sessions, default, _applies_on(state))
+    if matrix is None:
+        return {}
+    pairs = zip(searched, single_configs(matrix), strict=True)
+    return {problem: config for problem, config in pairs if config}
+
+
 def _measure_finals(state: State, problem: Input, single: Config | None) -> None:
-    searched, default = state.ledger.searched(problem), state.space(problem).default
-    baselines = _baselines(state, problem)
-    compared = [c for c in baselines if c not in searched or searched[c].timing]
-    hopeful = [config for config in compared if _may_win(state, problem, config)]
-    shared = [single] if single is not None else []
+    """Choose the winner of an input by some rounds, and judge it by others."""
+    default = state.space(problem).default
     finalists = _finalists(state, problem)
-    rivals = [c for c in dict.fromkeys([*finalists, *hopeful, *shared]) if c != default]
+    baselines = _baselines(state, problem)
     rounds = state.spec.measure.repeats
     if baselines:
         rounds = max(_BESIDE_BASELINES, rounds)
+    searched = state.ledger.searched(problem)
+    compared = [c for c in baselines if c not in searched or searched[c].timing]
+    hopeful = [config for config in compared if _may_win(state, problem, config)]
+    if default in (*finalists, *compared):
+        compared = [default, *compared]
+    if single is not None:
+        hopeful.append(single)
+        compared.append(single)
+    rivals = [c for c in dict.fromkeys([*finalists, *hopeful]) if c != default]
     choices: Interleaved = []
     if len(rivals) > 1 and not state.measurer.is_replay:
         seeds = (state.data_seed(problem) + 2 * DATA_SETS,)  # no data of the finals
         choices = _measured(state, problem, rivals, CHOICE, max(2, rounds), seeds)
     order = ranked(choices, default, state.spec.measure.confidence, single) or rivals
-    if default in (*finalists, *compared):
-        compared = [default, *compared]
-    _judge(state, problem, order, [*compared, *shared], max(FINAL_OCCASIONS, rounds))
+    _judge(state, problem, order, compared, max(FINAL_OCCASIONS, rounds))
 
 
 def _finalists(state: State, problem: Input) -> list[Config]:
     """Return the configurations to measure again, and the default where it worked."""
-    measured, default = _eligible(state, problem), state.space(problem).default
+    measured = _eligible(state, problem)
+    default = state.space(problem).default
     candidates = state.ledger.interleaved(problem, CANDIDATE)
-    last = candidates[-1] if candidates else ()
+    last = candidates[-1] if candidates else []
     finalists = choose_finalists(measured, default, state.plan.finalists, last)
     wanted = dict.fromkeys([*finalists, default])
     return [c for c in wanted if c in measured and measured[c].outcome is Outcome.OK]
+
+
+def _baselines(state: State, problem: Input) -> list[Config]:
+    """Return the named baselines that are legal on an input; a recording has none."""
+    if state.measurer.is_replay:
+        return []
+    space = state.space(problem)
+    named = state.spec.baselines_for(state.measurer.compiler)
+    return list(filter(space.is_legal, map(space.canonical, named.values())))
+
+
+def _may_win(state: State, problem: Input, config: Config) -> bool:
+    """Whether a configuration may be the fastest, as far as the search shows.
+
+    It may not where the search would have given it up.
+    """
+    measured = state.ledger.searched(problem).get(config)
+    best = state.best(problem)
+    if not state.is_same(config):
+        return False
+    if measured is None or measured.timing is None or best is None:
+        return True
+    return min(measured.timing.samples_s) <= state.spec.measure.give_up_at * best.time_s
 
 
 def _judge(
@@ -282,34 +313,15 @@ def _judge(
     """
     failed = refuted(state.ledger.interleaved(problem, FINAL))
     left = [rival for rival in rivals if rival not in failed]
-    first = [left] if state.measurer.is_replay else [[rival] for rival in left]
-    for tried in first or [[]]:
-        configs = [*dict.fromkeys([*tried, *compared])]
-        seeds = seeds_of(state.data_seed(problem))
+    turns = [[rival] for rival in left]
+    if state.measurer.is_replay or not left:
+        turns = [left]
+    seeds = seeds_of(state.data_seed(problem))
+    for tried in turns:
+        configs = list(dict.fromkeys([*tried, *compared]))
         finals = _measured(state, problem, configs, FINAL, rounds, seeds)
         if any(is_shown(m) for m in finals if m.config in tried):
             break
-
-
-def _baselines(state: State, problem: Input) -> list[Config]:
-    """Return the named baselines that are legal on an input; a recording has none."""
-    if state.measurer.is_replay:
-        return []
-    space, named = state.space(problem), state.spec.baselines_for(state.measurer.compiler)
-    return [c for c in map(space.canonical, named.values()) if space.is_legal(c)]
-
-
-def _may_win(state: State, problem: Input, config: Config) -> bool:
-    """Whether a configuration may be the fastest, as far as the search shows.
-
-    It may not where the search would have given it up.
-    """
-    measured, best = state.ledger.searched(problem).get(config), state.best(problem)
-    if not state.is_same(config):
-        return False
-    if measured is None or measured.timing is None or best is None:
-        return True
-    return min(measured.timing.samples_s) <= state.spec.measure.give_up_at * best.time_s
 
 
 def _measured(

@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from harness.core.records import Config, Input
+from harness.core.records import Config, Input, Measurement
 from harness.models.columns import nearest_first
 from harness.results.measured import MeasuredConfigs
 from harness.results.notes import Notes
@@ -35,7 +35,8 @@ _MOST_EARLIER = 500
 def search_inputs(state: State) -> None:
     """Search all inputs; leave out one whose data cannot be made."""
     begun: dict[Input, list[Input]] = {}  # each with those before it
-    spec, options = state.spec, state.options
+    spec = state.spec
+    options = state.options
     stop_at = options.stop_at
     if stop_at is not None and state.plan.cross and len(spec.inputs) > 1:
         stop_at -= _FOR_WINNERS * max(0.0, stop_at - time.monotonic())
@@ -61,7 +62,9 @@ def _search(
 ) -> None:
     """Search one input, unless an equal search has ended, with what is learnt from the inputs
     before it."""
-    store, plan, space = state.store, state.run_plan(problem), state.space(problem)
+    store = state.store
+    plan = state.run_plan(problem)
+    space = state.space(problem)
     rows = state.ledger.searched(problem).rows
     ended = store.read(lambda: find_ended(store, plan, space, options, rows))
     steps = 0
@@ -73,13 +76,18 @@ def _search(
         return
     searched = ended or search_input(prepared(state, problem, before), options)
     if ended and ended.answers:
-        answers, total = ended.answers, space.budget(options.test_limit)
-        last, best = answers[-1].measurement, MeasuredConfigs(answers).fastest
-        counts = len(answers), answers.outcomes, int(answers.is_shared.sum())
-        state.note(Progress(plan, ended.tests, total, last, best, *counts))
-    state.runs[problem], state.searched[problem] = searched.run_id, searched
+        answers = ended.answers
+        total = space.budget(options.test_limit)
+        last = answers[-1].measurement
+        best = MeasuredConfigs(answers).fastest
+        shared = int(answers.is_shared.sum())
+        state.note(
+            Progress(plan, ended.tests, total, last, best, len(answers), answers.outcomes, shared)
+        )
+    state.runs[problem] = searched.run_id
+    state.searched[problem] = searched
     if searched.ended is EndReason.REFUSED:
-        state.display.warn(
+        state.warn(
             f"({problem}) has {searched.tests} of {options.test_limit} samples: after them "
             f"compiler or device refused {MAX_FREE_IN_A_ROW} configurations in a row"
         )
@@ -88,14 +96,15 @@ def _search(
 def prepared(state: State, problem: Input, before: Sequence[Input]) -> InputSearch:
     """Return the search of an input, with what is learnt from recordings, from other devices, and
     from the inputs before it as its run found them."""
-    plan, space = state.run_plan(problem), state.space(problem)
+    plan = state.run_plan(problem)
+    space = state.space(problem)
     run = state.store.begun(plan)
-    measured = {}
+    measured: dict[Input, list[Measurement]] = {}
     for other in before:
-        rows = list(state.ledger.answers(other).values())
-        if run is not None:
-            rows = [row for row in rows if row.measured_at <= run.started_at]
-        measured[other] = [row.measurement for row in rows]
+        measured[other] = []
+        for row in state.ledger.answers(other).values():
+            if run is None or row.measured_at <= run.started_at:
+                measured[other].append(row.measurement)
     notes: Notes = {}
     devices = state.sources.devices(plan)
     if devices:
@@ -130,4 +139,4 @@ def _seeds(state: State, problem: Input, before: Sequence[Input]) -> list[Config
             seeds.append(best.config)
             break
     canonical = dict.fromkeys(map(space.canonical, seeds))
-    return [config for config in canonical if space.is_legal(config)]
+    return list(filter(space.is_legal, canonical))

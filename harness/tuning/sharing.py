@@ -116,8 +116,7 @@ class _SharedWork(Generic[Work]):
                 self._wait_for_end()
                 for device in self._pool.joined(self._state.warn):
                     self._start(device)
-            error = self._error()
-            if error is not None:
+            if error := self._error():
                 raise error
             for thread in self._threads:
                 thread.join()
@@ -165,7 +164,8 @@ class _SharedWork(Generic[Work]):
         error: BaseException | None = None
         alone = device.wait_for
         try:
-            self._pool.of_thread.device, device.wait_for = device, self._wait_for
+            self._pool.of_thread.device = device
+            device.wait_for = self._wait_for
             with self._baton:
                 try:
                     self._work_off(device)
@@ -206,7 +206,8 @@ class _SharedWork(Generic[Work]):
                 raise _Stopped
             for problem in self._left:
                 home = self._pool.home.get(problem)
-                if problem not in self._taken and home in (None, device):
+                is_free = home is device or home not in self._pool.left
+                if is_free and problem not in self._taken:
                     return problem
             with own_random():
                 self._baton.wait()
@@ -220,7 +221,7 @@ class _SharedWork(Generic[Work]):
             raise error
         if device.faults < MOST_FAULTS:
             return
-        self._pool.take_out(device)
+        self._pool.left.remove(device)
         for problem, config in device.failed:
             self._state.ledger.measure_again(problem, config)
         self._state.warn(
@@ -234,18 +235,12 @@ class _SharedWork(Generic[Work]):
         if self._is_stopping:
             raise _Stopped
         self._state.store.commit()
-        result, error = None, None
         with own_random():
             self._baton.release()
             try:
-                result = call()
-            except BaseException as raised:
-                error = raised
-            # Devices that were closed fail in every way: none of that is the kernel's fault.
-            is_late = self._is_stopping
-            self._baton.acquire()
-        if is_late:
-            raise _Stopped
-        if error is not None:
-            raise error
-        return result
+                return call()
+            finally:
+                is_late = self._is_stopping
+                self._baton.acquire()
+                if is_late:  # devices that were closed fail in every way: no fault of the kernel
+                    raise _Stopped

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,10 +26,11 @@ from harness.recordings.replay import ListedSpace
 from harness.results.campaigns import LEFT_OUT, StoredCampaign
 from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.database import now
-from harness.results.fitting import VersionRows, fitting
+from harness.results.fitting import VersionRows, digests_of_data, fitting
 from harness.results.ledger import Ledger
 from harness.results.measured import by_input
 from harness.results.notes import Notes, device_facts
+from harness.results.read import CampaignKey
 from harness.results.schema import SEARCHED
 from harness.results.store import RunPlan, Store
 from harness.results.view import Results, results_of
@@ -38,8 +38,10 @@ from harness.search import Progress, Searched, SearchOptions
 from harness.search.transfer import TransferSources
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
-from harness.tuning.data_check import present_digests
 from harness.tuning.devices import DevicePool, SharedDevice
+
+_SHOWN_AFTER_S = 2.0
+"""Progress of comparing data is shown where it takes longer."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,8 @@ class State:
         self.searched: dict[Input, Searched] = {}  # none if inputs are only sampled
         self.last: dict[Input, Progress] = {}
         self._failed_defaults: dict[Input, Outcome] = {}
-        self._warned: set[str] = {*pool.notices}
+        self._warned = set(pool.notices)
         self.replayed = 0  # tests that the database answered
-        self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
         self._display = display
         self._spaces: dict[Input, Space] = {}
         self._introduced: set[tuple[SharedDevice, Input]] = set()
@@ -129,15 +130,17 @@ class State:
     def space(self, problem: Input) -> Space:
         """Return the legal configurations of an input on the device; of a recording, those that
         were recorded."""
-        if problem not in self._spaces:
-            recording, device = self.plan.recording, self.measurer
-            if recording is not None:
-                self._spaces[problem] = ListedSpace(recording, problem)
-            else:
-                self._spaces[problem] = ConstrainedSpace.of(
-                    self.spec, problem, device.limits, device.compiler
-                )
-        return self._spaces[problem]
+        if problem in self._spaces:
+            return self._spaces[problem]
+        space: Space
+        if self.plan.recording is not None:
+            space = ListedSpace(self.plan.recording, problem)
+        else:
+            limits = self.measurer.limits
+            compiler = self.measurer.compiler
+            space = ConstrainedSpace.of(self.spec, problem, limits, compiler)
+        self._spaces[problem] = space
+        return space
 
     def run_plan(self, problem: Input) -> RunPlan:
         """Return the plan of an input's run."""
@@ -154,6 +157,12 @@ class State:
             campaign=self.plan.number,
         )
 
+    @property
+    def key(self) -> CampaignKey:
+        """The key of the campaign in the database."""
+        fingerprint = self.measurer.environment.fingerprint
+        return CampaignKey(self.spec.program_sha256, fingerprint, self.plan.number)
+
     def is_time_up(self) -> bool:
         """Whether the time of the search is up."""
         stop_at = self.options.stop_at
@@ -165,30 +174,29 @@ class State:
             self._check_default(progress.measurement)
             self.show_notices()
         self.last[progress.plan.problem] = progress
-        test = progress.measurement.input, progress.measurement.config
-        self.replayed += 0 if test in self.crossed else progress.replayed
+        self.replayed += progress.replayed
         self.display.test(progress)
 
     def _check_default(self, measurement: Measurement) -> None:
         """Warn where the default fails, and where it is wrong on every input."""
-        problem, outcome = measurement.input, measurement.outcome
+        problem = measurement.input
+        outcome = measurement.outcome
         if outcome is Outcome.OK or problem in self._failed_defaults:
             return
         space = self.space(problem)
         if measurement.config != space.canonical(space.default):
             return
         self._failed_defaults[problem] = outcome
-        warn = self.display.warn
         reason = f"{outcome}: {headline(measurement.message)}"
         if reason not in self._warned:
             self._warned.add(reason)
-            warn(f"({problem}): the default failed, {reason}")
-        failed = self._failed_defaults
-        if len(failed) == len(self.spec.inputs) and {*failed.values()} == {Outcome.WRONG_RESULT}:
+            self.warn(f"({problem}): the default failed, {reason}")
+        failed = list(self._failed_defaults.values())
+        if failed == [Outcome.WRONG_RESULT] * len(self.spec.inputs):
             check_again = "harness.tune(space, test_limit=1)"
             if not self.spec.is_in_python:
                 check_again = command_line("check", str(self.spec.path), "--run")
-            warn(
+            self.warn(
                 "even the default is wrong on every input: "
                 f"{suspects(self.spec.program is not None)}. "
                 f"To run the default alone: {check_again}"
@@ -199,7 +207,7 @@ class State:
         for text in self.pool.notices:
             if text not in self._warned:
                 self._warned.add(text)
-                self.display.warn(text)
+                self.warn(text)
 
     def warn(self, text: str) -> None:
         """Show a problem that does not end the campaign."""
@@ -220,22 +228,47 @@ class State:
     @cached_property
     def fitting(self) -> VersionRows:
         """The measurements of earlier commands that count for the space as it is now."""
-        plan, limits = self.run_plan(self.spec.inputs[0]), self.measurer.limits
-        campaign = StoredCampaign.begun(plan.key, self.spec, self.measurer.environment)
-        names = frozenset(self.space(self.spec.inputs[0]).default)
-        given = limits.names() if limits is not None else {}
+        limits = self.measurer.limits
+        inputs = self.spec.inputs
         return fitting(
-            self._stored, campaign, given, self.spec.inputs, names, present=self.data_digests
+            self._stored,
+            StoredCampaign.begun(self.key, self.spec, self.measurer.environment),
+            limits.names() if limits else {},
+            inputs,
+            frozenset(self.space(inputs[0]).default),
+            present=self.data_digests,
         )
 
     @cached_property
     def data_digests(self) -> Mapping[Input, str | None]:
-        """The digests of the data that measured inputs have now (harness.tuning.data_check)."""
+        """The digest of the present data of each input whose measurements have digests; None of one
+        whose data differ each time. An input whose data cannot be made is missing.
+
+        This takes as long as the host module's arguments(), once for each input; where that is
+        long, progress is shown.
+        """
+        present: dict[Input, str | None] = {}
         if self.measurer.is_replay:
-            return {}
+            return present
         stored = by_input(self._stored)
-        measured = {p: stored[p] for p in self.spec.inputs if p in stored}
-        return present_digests(measured, self.pool.left, self.display)
+        inputs = [problem for problem in self.spec.inputs if problem in stored]
+        shown_at_s = time.monotonic() + _SHOWN_AFTER_S
+        is_shown = False
+        for number, problem in enumerate(inputs):
+            if not is_shown and time.monotonic() > shown_at_s:
+                is_shown = True
+                title = "data compared with the measured ones"
+                self.display.begin_stage(title, len(inputs) - number)
+            digests = digests_of_data(stored[problem])
+            try:
+                if digests:
+                    present[problem] = self.pool.data_sha256(problem, digests)
+            except HostModuleError as error:  # it leaves the input out where more is measured
+                text = "its data cannot be compared with the measured ones"
+                self.warn(f"({problem}): {text}: {error}")
+            if is_shown:
+                self.display.step(str(problem))
+        return present
 
     def _may_end_otherwise(self) -> Flags:
         """Say which searched configurations timed out under a shorter deadline than the present
@@ -243,12 +276,15 @@ class State:
         rows = self.fitting.rows
         if self.measurer.is_replay:  # a recording would answer the same again
             return np.zeros(len(rows), dtype=np.bool_)
-        program, columns = self.spec.program, rows.columns
-        deadline_s = program.model.limits.deadline_s if program else None
-        allowed_s = min(self.spec.measure.timeout_s, deadline_s or math.inf)
-        outcomes, wall_s = rows.of(columns.outcomes.codes), rows.of(columns.wall_s)
-        may: Flags = outcomes == columns.outcomes.code(Outcome.OUT_OF_MEMORY)
-        may |= (outcomes == columns.outcomes.code(Outcome.TIMEOUT)) & (wall_s < allowed_s)
+        program = self.spec.program
+        columns = rows.columns
+        allowed_s = self.spec.measure.timeout_s
+        if program is not None and program.model.limits.deadline_s:
+            allowed_s = min(allowed_s, program.model.limits.deadline_s)
+        outcomes = rows.of(columns.outcomes.codes)
+        may: Flags = outcomes == columns.outcomes.code(Outcome.TIMEOUT)
+        may &= rows.of(columns.wall_s) < allowed_s
+        may |= outcomes == columns.outcomes.code(Outcome.OUT_OF_MEMORY)
         searched = [columns.stages.code(stage) for stage in SEARCHED]
         return may & np.isin(rows.of(columns.stages.codes), searched)
 
@@ -256,21 +292,16 @@ class State:
         self, problem: Input, stage: str, measured: Sequence[Measurement], group: str | None = None
     ) -> None:
         """Store measurements of an input, and append them to the ledger."""
-        store, run_id, plan = self.store, self.runs[problem], self.run_plan(problem)
+        store = self.store
+        run_id = self.runs[problem]
+        plan = self.run_plan(problem)
         ids = store.transact(lambda: store.add_measurements(run_id, plan, stage, measured, group))
-        self.ledger.append(
-            [
-                MeasurementRow(
-                    row_id,
-                    stage,
-                    measurement,
-                    group,
-                    measured_at=now(),
-                    space=self.spec.space_sha256,
-                )
-                for row_id, measurement in zip(ids, measured, strict=True)
-            ]
-        )
+        date = now()
+        space = self.spec.space_sha256
+        rows: list[MeasurementRow] = []
+        for row_id, m in zip(ids, measured, strict=True):
+            rows.append(MeasurementRow(row_id, stage, m, group, measured_at=date, space=space))
+        self.ledger.append(rows)
 
     def measure_interleaved(
         self,
@@ -312,11 +343,11 @@ class State:
 
     def results(self) -> Results:
         """Return the campaign's results so far."""
-        store, plan = self.store, self.run_plan(self.spec.inputs[0])
+        store = self.store
+        environment = self.measurer.environment
+        rows = self.ledger.rows
         return store.read(
-            lambda: results_of(
-                store.connection, plan.key, self.spec, plan.environment, self.ledger.rows
-            )
+            lambda: results_of(store.connection, self.key, self.spec, environment, rows)
         )
 
     # ---------------------------------------------------------- inputs left out
@@ -329,7 +360,7 @@ class State:
         except HostModuleError as error:
             self.store.session.rollback()
             self.left_out[problem] = f"{LEFT_OUT}{error}"
-            self.display.warn(f"({problem}) is left out: {error}")
+            self.warn(f"({problem}) is left out: {error}")
 
     def is_empty(self, problem: Input) -> bool:
         """Whether an input has no legal configuration; note why.
@@ -338,15 +369,17 @@ class State:
         otherwise be missing from the database.
         """
         space = self.space(problem)
-        if space.count == 0:
-            where = "in the recording" if self.measurer.is_replay else "on this device"
-            reason = space.why_illegal(space.default)
-            self.left_out[problem] = f"no configuration is legal {where}; the default: {reason}"
-            store, plan = self.store, self.run_plan(problem)
+        if space.count != 0:
+            return False
+        where = "in the recording" if self.measurer.is_replay else "on this device"
+        reason = space.why_illegal(space.default)
+        self.left_out[problem] = f"no configuration is legal {where}; the default: {reason}"
+        store = self.store
+        plan = self.run_plan(problem)
 
-            def store_run() -> None:
-                run = store.begin_run(plan, {"facts": machine_notes()})
-                store.end_run(run.id, "complete")
+        def store_run() -> None:
+            run = store.begin_run(plan, {"facts": machine_notes()})
+            store.end_run(run.id, "complete")
 
-            store.transact(store_run)
-        return space.count == 0
+        store.transact(store_run)
+        return True

@@ -10,19 +10,14 @@ published rule. Draws repeat with the seed, so a continued run finds its samples
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from operator import attrgetter
-from types import MappingProxyType
-
-import numpy as np
 
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
+from harness.core.records import Config, Input, Measurement, Outcome, SampleRole, Value
 from harness.measure.energy import POWER
 from harness.models.folds import ErrorSummary, relative_errors
 from harness.models.starchart import Axis, Growth, TreeTarget, grow
@@ -35,7 +30,6 @@ RESERVED = 200
 FEWEST_PAIRS = 40
 _STEP = 20
 _TARGET = "the target"  # a column; no parameter has such a name
-_NOT_WORKING = frozenset(Outcome) - {Outcome.OK}
 _THRESHOLD = 0.0  # the published rule; a least gain of 1e-4 stops before the noise does
 
 
@@ -71,14 +65,19 @@ class UniformSampling:
 
     def run(self, target: float) -> Validation:
         """Sample until a tree predicts times with this median relative error."""
-        state, counts = self._state, {}
+        state = self._state
+        options = self._state.options
+        counts: dict[Input, float] = {}
         for problem in state.spec.inputs:
+            if state.is_empty(problem):
+                continue
             space = state.space(problem)
-            if not state.is_empty(problem):
-                estimated, _ = space.estimate_count(random.Random(state.options.seed))
-                counts[problem] = estimated if space.count is None else float(space.count)
-        limit = state.options.test_limit * len(state.spec.inputs)
-        return validate(self, counts, target, limit, state.options.seed)
+            if space.count is None:
+                counts[problem], _ = space.estimate_count(random.Random(options.seed))
+            else:
+                counts[problem] = space.count
+        limit = options.test_limit * len(state.spec.inputs)
+        return validate(self, counts, target, limit, options.seed)
 
     def is_time_up(self) -> bool:
         """Whether the time is up."""
@@ -105,7 +104,7 @@ class UniformSampling:
                 state.replayed += progress.replayed
                 state.display.step(str(problem))
 
-        options = dataclasses.replace(
+        options = replace(
             state.options,
             test_limit=draws,
             counts_all=True,
@@ -114,11 +113,11 @@ class UniformSampling:
             peak_fraction=None,
         )
         plan = state.run_plan(problem)
+        space = state.space(problem)
         technique = f"{plan.technique} ({role.value})"
-        plan = dataclasses.replace(plan, technique=technique, test_limit=draws)
+        plan = replace(plan, technique=technique, test_limit=draws)
         with state.leaving_out(problem):
-            space, measurer = state.space(problem), state.measurer_for(problem)
-            interface = InputInterface(state.spec, problem, space, measurer)
+            interface = InputInterface(state.spec, problem, space, state.measurer_for(problem))
             search = InputSearch(plan, space, interface, state.store, state.ledger, note)
             state.runs[problem] = search_input(search, options).run_id
         self._drawn[role, problem] = len(samples)
@@ -135,13 +134,16 @@ class _PairStream:
         role: SampleRole,
         counts: Mapping[Input, float],
         seed: int,
-        held_out: Mapping[Input, frozenset[Config]] = MappingProxyType({}),
+        held_out: Mapping[Input, frozenset[Config]],
     ) -> None:
         """`counts` is the number of legal configurations of each input, with those held out."""
-        self._draw = partial(sampler.draw_samples, role)
-        self._held_out = {problem: held_out.get(problem, frozenset()) for problem in counts}
-        self._left = {p: count - len(self._held_out[p]) for p, count in counts.items()}
-        self._no_samples = REFUSALS if role is SampleRole.TRAINING else _NOT_WORKING
+        self._sampler = sampler
+        self._role = role
+        self._held_out = held_out
+        self._left = {p: count - len(held_out[p]) for p, count in counts.items()}
+        self._no_samples = frozenset(Outcome) - {Outcome.OK}
+        if role is SampleRole.TRAINING:
+            self._no_samples = REFUSALS
         # With the same random numbers for both roles, each reserved sample would have a training
         # sample near it, and the error would look too small.
         self._rng = random.Random(f"{seed}:{role.value}")
@@ -177,13 +179,17 @@ class _PairStream:
 
     def _more(self, problem: Input, more: int) -> Iterator[Measurement]:
         before = len(self.drawn[problem])
-        self.drawn[problem] = self._draw(problem, before + more, self._held_out[problem])
-        if len(self.drawn[problem]) < before + more:
+        held_out = self._held_out[problem]
+        draws = before + more
+        drawn = self._sampler.draw_samples(self._role, problem, draws, held_out)
+        self.drawn[problem] = drawn
+        if len(drawn) < draws:
             self._left[problem] = 0
-        for measurement in self.drawn[problem][before:]:
-            counts = measurement.outcome not in self._no_samples
-            self._lost_in_a_row = 0 if counts else self._lost_in_a_row + 1
-            if counts:
+        for measurement in drawn[before:]:
+            if measurement.outcome in self._no_samples:
+                self._lost_in_a_row += 1
+            else:
+                self._lost_in_a_row = 0
                 yield measurement
 
 
@@ -206,33 +212,40 @@ def validate(
             f"--validate needs {FEWEST_PAIRS} pairs of an input and a legal configuration, found "
             f"{pairs:.0f}; leave out --validate to measure them all"
         )
-    stream = _PairStream(sampler, SampleRole.RESERVED, counts, seed)
+    none: frozenset[Config] = frozenset()
+    stream = _PairStream(sampler, SampleRole.RESERVED, counts, seed, dict.fromkeys(counts, none))
     reserved = _reserve(sampler, stream, int(pairs) // 2)
     held_out = {p: frozenset(m.config for m in drawn) for p, drawn in stream.drawn.items()}
     training = _PairStream(sampler, SampleRole.TRAINING, counts, seed, held_out)
     samples: list[Measurement] = []
     curve: list[CurvePoint] = []
-    ended, may_go_on = None, False
-    while ended is None:
+    ended = ""
+    while not ended:
         # Few samples added to many change nothing but noise: later, a quarter is added.
         step = _STEP * max(1, len(samples) // (4 * _STEP))
         wanted = min(step, limit - len(samples))
         sampler.begin_samples(f"samples {len(samples) + 1} to {len(samples) + wanted}", wanted)
         more = training.take(wanted)
         samples += more
+        may_go_on = sampler.is_time_up()
         working = [m for m in samples if m.outcome is Outcome.OK]
         if more and len(working) > 1 and reserved:
             error = _prediction_errors(working, reserved, seed)
             power = _power_errors(working, reserved, seed)
             curve.append(CurvePoint(len(samples), len(samples) - len(working), error, power))
         if curve and curve[-1].error.median.high <= target:
+            may_go_on = False
             ended = f"The target of {target:g} is reached with {len(samples)} samples."
         elif len(samples) >= limit:
             ended = f"The limit of {limit} samples was spent before the target was reached."
             may_go_on = True
         elif len(more) < wanted:
-            ended = f"{_shortage(sampler, training)} before the target was reached."
-            may_go_on = sampler.is_time_up()
+            why = "Every legal pair was sampled"
+            if may_go_on:
+                why = "The time was up"
+            elif training.is_refused:
+                why = f"{MAX_FREE_IN_A_ROW} draws in a row were refused by the device"
+            ended = f"{why} before the target was reached."
     return Validation(target, tuple(curve), len(reserved), may_go_on, ended)
 
 
@@ -265,31 +278,26 @@ def _power_errors(
 def _prediction_errors(
     training: Sequence[Measurement],
     reserved: Sequence[Measurement],
-    seed: int = 0,
+    seed: int,
     target: Callable[[Measurement], float] = attrgetter("time_s"),
 ) -> ErrorSummary:
     """Grow a tree on the training measurements, at least two, and summarize its errors on the
     reserved ones; all of them must be ok."""
     import pandas as pd  # here: it takes half a second to load
 
-    pairs = [*training, *reserved]
-    # A parameter may have the name of a feature. As objects, integers stay so beside None.
-    rows = [{f"input.{k}": v for k, v in m.input.items()} | dict(m.config) for m in pairs]
-    table = pd.DataFrame(rows, dtype=object)
+    rows: list[dict[str, Value]] = []
+    values: list[float] = []
+    for m in (*training, *reserved):
+        # A parameter may have the name of a feature.
+        rows.append({f"input.{name}": value for name, value in m.input.items()} | dict(m.config))
+        values.append(target(m))
+    table = pd.DataFrame(rows, dtype=object)  # as objects, integers stay so beside None
     axes = [Axis.of(table, str(name)) for name in table.columns]
-    table[_TARGET] = np.array(list(map(target, pairs)))
-    learnt, unseen = table.iloc[: len(training)], table.iloc[len(training) :]
+    table[_TARGET] = values
+    learnt = table.iloc[: len(training)]
+    unseen = table.iloc[len(training) :]
     tree = grow(learnt, TreeTarget(_TARGET, log=True), axes, Growth(_THRESHOLD, seed=seed))
     return relative_errors(tree.predict(unseen).to_numpy(), unseen[_TARGET].to_numpy())
-
-
-def _shortage(sampler: UniformSampling, stream: _PairStream) -> str:
-    """Say why there were fewer samples than wanted."""
-    if sampler.is_time_up():
-        return "The time was up"
-    if stream.is_refused:
-        return f"{MAX_FREE_IN_A_ROW} draws in a row were refused by the device"
-    return "Every legal pair was sampled"
 
 
 def describe_validation(validation: Validation) -> Iterator[str]:

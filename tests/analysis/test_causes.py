@@ -255,7 +255,7 @@ def ablated(
         winner,
         default,
         measure=measure,
-        has_code_of=lambda one, other: code(one) == code(other),
+        code=code,
         legal=legal,
     )
 

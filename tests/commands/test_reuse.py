@@ -154,7 +154,7 @@ def test_progress_is_shown_where_data_take_long(
 ) -> None:
     assert "data compared" not in tuned(folder, capsys)
     assert "data compared" not in tuned(folder, capsys)
-    monkeypatch.setattr("harness.tuning.data_check._SHOWN_AFTER_S", 0.0)
+    monkeypatch.setattr("harness.tuning.state._SHOWN_AFTER_S", 0.0)
     assert "data compared with the measured ones: 2 of 2, n=100" in tuned(folder, capsys)
 
 

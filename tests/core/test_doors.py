@@ -17,11 +17,12 @@ DOORS = {
     "opentuner": ("harness/search/",),
     "sqlalchemy": ("harness/results/", "harness/search/"),
     "yaml": ("harness/space_file/",),
-    # Three kinds of YAML file are validated: spaces, catalogues of compiler flags, and mappings.
+    # Files are validated: spaces, catalogues of compiler flags, mappings, and JSON recordings.
     # The documents of --json have their schemas from it, and what is stored as JSON its shapes.
     "pydantic": (
         "harness/space_file/",
         "harness/recordings/csv_mapping.py",
+        "harness/recordings/json_file.py",
         "harness/results/",
         "harness/api/documents.py",
         "harness/api/schemas.py",

@@ -379,35 +379,36 @@ def t4_with(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (cache_of(ONE, tune_params=3), "tune_params is the number 3; it must be an object"),
-        (cache_of(ONE, tune_params={"BX": 3}), "tune_params['BX'] is the number 3; it must be a"),
-        (cache_of(ONE, tune_params_keys=[1]), "a name of tune_params_keys is the number 1; it"),
+        (cache_of(ONE, tune_params=3), "tune_params: must be a mapping of keys to values, but got"),
+        (cache_of(ONE, tune_params={"BX": 3}), "tune_params: BX: must be a list such as [a, b],"),
+        (cache_of(ONE, tune_params_keys=[1]), "tune_params_keys: 0: must be a text, but got 1"),
         (cache_of(ONE, tune_params_keys=[]), "names no parameter; there is nothing to search"),
         (cache_of(ONE, tune_params_keys=["a/b"]), "'a/b' cannot be a parameter's or feature's"),
         (cache_of(ONE, tune_params_keys=["BX", "BX"]), "names BX twice among parameters and fea"),
         (cache_of(ONE, tune_params_keys=["BX", "OTHER"]), "cache['16,1,15']: has no value of OTH"),
-        (cache_of(ONE, problem_size={}), "problem_size is an object; it must be a number, or a"),
+        (cache_of(ONE, problem_size={}), "problem_size: must be a number, a text, true or false "),
         (cache_of(ONE, cache={}), "holds no measurement"),
-        (cache_of(ONE, cache={"1\x1b[2J": 3}), "cache['1\\\\x1b[2J']: it is the number 3; it must"),
-        (cache_of([entry(16, 1, "fast")]), "time is the text 'fast'; it must be one of InvalidC"),
-        (cache_of([entry(16, 1, None)]), "time is missing; it must be a number or the name of a"),
-        (cache_of([entry(16, 1, 0)]), "cache['16,1,15']: time is 0; it must be above 0"),
-        (cache_of([entry(16, 1, {"__error__": [1]})]), "time is a list; it must be a number"),
-        (timed([1.0, "2"]), "a sample is the text '2'; it must be a finite number above 0"),
-        (timed([1.0, -1.0]), "a sample is the number -1.0; it must be a finite number above 0"),
-        (cache_of([entry([1], 1, 1.0)]), "BX is a list; values are finite numbers, texts, true"),
-        (cache_of([entry(INF, 1, 1.0)]), "BX is the number inf; values are finite numbers"),
-        (cache_of([entry(10**30, 1, 1.0)]), f"BX is the number {10**30}, which is too large"),
-        (cache_of([entry("a\nb", 1, 1.0)]), "BX is the text 'a\\\\nb'; texts must be printable"),
-        (t4_with(configuration=None), "results[1]: configuration is missing; it must be"),
-        (t4_with(configuration={"TILE": 1}), "results[1]: configuration names TILE, but the first"),
-        (t4_with(invalidity="odd"),
-         "results[1]: invalidity is the text 'odd'; it must be one of c"),
-        (t4_with(times=None), "results[1]: times is missing; it must be an object"),
+        (cache_of(ONE, cache={"1\x1b[2J": 3}), "cache['1\\\\x1b[2J']: must be an object, but got"),
+        (cache_of([entry(16, 1, "fast")]), "time: must be a number, or one of InvalidConfig, Com"),
+        (cache_of([entry(16, 1, None)]), "time: must be a number, but got nothing"),
+        (cache_of([entry(16, 1, 0)]), "cache['16,1,15']: time: must be above 0, but got 0"),
+        (cache_of([entry(16, 1, 10**400)]), "cache['16,1,15']: time: must be a number, but got 1"),
+        (cache_of([entry(16, 1, {"__error__": [1]})]), "time: must be a number, but got [1]"),
+        (timed([1.0, "2"]), "times: 1: must be a number, but got the text '2'"),
+        (timed([1.0, -1.0]), "times: 1: must be more than 0, but got -1.0"),
+        (timed({}), "times: must be a list such as [a, b], but got {}"),
+        (cache_of([entry([1], 1, 1.0)]), "BX: must be a number, a text or true or false, but got"),
+        (cache_of([entry(INF, 1, 1.0)]), "BX: must be a finite number, but got inf"),
+        (cache_of([entry(10**30, 1, 1.0)]), "BX: must lie between -2**53 and 2**53"),
+        (cache_of([entry("a\nb", 1, 1.0)]), "BX: must be a text of one line, but got 'a\\nb'"),
+        (t4_with(configuration=None), "results[1]: needs `configuration`"),
+        (t4_with(configuration={"TILE": 1}), "results[1]: has TILE, but the first has BX"),
+        (t4_with(invalidity="odd"), "results[1]: invalidity: must be one of compile, constraints"),
+        (t4_with(times=3), "results[1]: times: must be a mapping of keys to values, but got 3"),
         (t4_with(times={}, measurements=[]), "is correct, but has neither runtimes nor a meas"),
-        (t4_with(measurements={}), "results[1]: measurements is an object; it must be a list"),
-        (t4_with(measurements=[HOURS]), "the unit of time is the text 'h'; it must be one of s,"),
-        (t4_of(result(), 3), "results[1]: it is the number 3; it must be an object"),
+        (t4_with(measurements={}), "results[1]: measurements: must be a list such as [a, b], but"),
+        (t4_with(measurements=[HOURS]), "the unit of time is h; it must be one of s, seconds"),
+        (t4_of(result(), 3), "results[1]: must be a mapping of keys to values, but got 3"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )  # fmt: skip
@@ -424,8 +425,8 @@ def test_data_of_another_shape_is_one_clear_error(path: Path, data: Any, message
     ("text", "message"),
     [
         ("[]", "is JSON, but neither a Kernel Tuner cache"),
-        ('{"results": []}', "the first of the results is missing"),
-        ('{"results": 1}', "results is the number 1; it must be a list"),
+        ('{"results": []}', "results: must not be empty"),
+        ('{"results": 1}', "results: must be a list such as [a, b], but got 1"),
         ("{" * 3, ":1: is not JSON, or cut short: Expecting property name"),
         ('{"cache": {"1": {"BX": 1, "ti', ":1: is not JSON, or cut short: Unterminated"),
         ("[" * 200_000, "it is nested too deep"),
@@ -506,8 +507,9 @@ def test_nothing_of_a_file_commands_the_terminal(tmp_path: Path, path: Path) -> 
             read_rows(tmp_path, row, header=header)
         assert str(error.value).isprintable()
     for size in ("\x1b[2J", ["\x1b[2J", 4]):
-        (problem,) = read(path, cache_of([entry(16, 1, 1.0)], problem_size=size)).tables
-        assert str(problem).isprintable()
+        with pytest.raises(RecordingError) as error:
+            read(path, cache_of([entry(16, 1, 1.0)], problem_size=size))
+        assert str(error.value).isprintable()
 
 
 # -------------------------------------------------------------------- the space

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ def recorded(
 ) -> Recording:
     """A recording; `rows` are those of each input, by the values of its features."""
     listed = features.split()
-    builder = RecordingBuilder(Path("other.json"), listed, names.split())
+    readers = dict.fromkeys([*listed, *names.split()], itemgetter(1))
+    builder = RecordingBuilder(Path("other.json"), listed, names.split(), readers)
     for features_, table in rows.items():
         for values, ended in table:
             if isinstance(ended, Outcome):

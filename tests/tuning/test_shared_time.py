@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.core.records import Config, Input
+from harness.results.schema import CROSS
 from harness.search import EndReason
 from harness.space_file import Spec
 from harness.tuning import Campaign
@@ -53,7 +54,7 @@ def test_inputs_have_equal_shares_of_time(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(tests) == INPUTS
     assert 11 <= min(tests) <= max(tests) <= 16, "one batch may begin before the share ends"
     assert {found.ended for found in campaign.searched.values()} == {EndReason.TIME}
-    assert campaign.crossed
+    assert campaign.ledger.rows.of_stages([CROSS])
 
 
 def test_time_that_is_left_is_shared_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
