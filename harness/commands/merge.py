@@ -21,7 +21,7 @@ def run(options: MergeOptions) -> int:
             pass  # an unreadable input is an error before OUT is created or changed
     with writing(out) as engine:
         for database in inputs:
-            added = merge_database(engine, database, options.kernel_version)
+            added = merge_database(engine, database)
             runs, samples = counted(added.runs, "run"), counted(added.samples, "sample")
             measurements = counted(added.measurements, "measurement")
             name = without_password(added.database)

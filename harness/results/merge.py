@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from harness.core.errors import ResultsError
 from harness.results import schema, stock
-from harness.results.campaigns import campaigns_of, with_space
+from harness.results.campaigns import campaigns
 from harness.results.database import hold_campaign, reading, shown_name, writing
 from harness.results.inserting import (
     NATURAL_KEYS,
@@ -38,14 +38,12 @@ from harness.results.inserting import (
 )
 from harness.results.notes import last_moment
 from harness.results.opentuner import stock_rows
-from harness.results.provenance import EVERY, of_version
 from harness.results.read import check_measurements, check_times
 from harness.results.reader import (
     Cells,
     Row,
     read_cells,
     read_rows,
-    read_run_rows,
     referred,
     refusing_damage,
     rows_of,
@@ -119,9 +117,8 @@ class Added:
     samples: int
 
 
-def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -> Added:
+def merge_database(engine: Engine, database: str) -> Added:
     """Add the rows of `database` that the engine's database lacks; the engine is open for writing.
-    Of a kernel that was edited only `kernel_version` is added (see `harness.results.provenance`).
 
     Raises ResultsError, and then adds nothing at all, where the other database cannot be read or
     holds anything that nobody writes.
@@ -132,21 +129,16 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
         refusing_damage(opened),
         _extended(opened) as source,
     ):
-        runs = list(with_space(source, read_run_rows(source)))
-        chosen = of_version(campaigns_of(runs), kernel_version)
-        programs = {campaign.key.program_sha256 for campaign in chosen}
+        merged = campaigns(source)
 
         def merge() -> Counter[str]:
             with engine.begin() as target:
-                for campaign in chosen:
+                for campaign in merged:
                     name, key = campaign.space_name, campaign.key
                     hold_campaign(target, name, campaign.environment, key.program_sha256)
             with engine.begin() as target:
                 lock_shared_rows(target)
-                merging = _Merge(source, target)
-                if kernel_version != EVERY:
-                    merging.leave_out(runs, programs)
-                return merging.run()
+                return _Merge(source, target).run()
 
         added = repeated(merge)
     return Added(database, added["tuning_run"], added["result"], added["samples"])
@@ -180,12 +172,6 @@ class _Merge:
         self._source, self._target = source, target
         self._ids: dict[Table, dict[int, int]] = {}  # by table: the source's id -> the target's
         self._left_out: dict[Table, set[int]] = {}  # by table: the ids that are not merged
-
-    def leave_out(self, runs: Sequence[Row], programs: set[str]) -> None:
-        """Leave out the runs of other programs than these, and what belongs to them."""
-        others = [run for run in runs if run["space"]["program_sha256"] not in programs]
-        self._left_out[schema.spaces] = {run["space_id"] for run in others}
-        self._left_out[stock.tuning_run] = {run["id"] for run in others}
 
     def run(self) -> Counter[str]:
         """Merge all rows, and return the number of those that were added, by table."""
