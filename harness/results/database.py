@@ -24,7 +24,6 @@ from sqlalchemy.pool import StaticPool
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.files import obstacle
 from harness.core.locks import FileHeld, locked_file
-from harness.core.plain_pickle import UnsafePickle
 from harness.core.records import Environment
 from harness.core.text import command_line, printable
 from harness.results import schema, stock
@@ -97,11 +96,6 @@ def writing(database: str, notice: Notice = _print_notice) -> Iterator[Engine]:
             raise ResultsError(
                 f"{without_password(database)} cannot be written: {_reason(error)}; what was "
                 "committed before is kept. Run the same command again to go on"
-            ) from None
-        except UnsafePickle as error:
-            raise ResultsError(
-                f"OpenTuner's tables in {without_password(database)} are damaged: {error}; copy "
-                "the database again from the original, or choose another --database"
             ) from None
         finally:
             engine.dispose()
@@ -280,11 +274,9 @@ def _opened(engine: Engine, database: str) -> Iterator[tuple[Connection, list[st
         try:
             connection = stack.enter_context(engine.connect())
             tables = inspect(connection).get_table_names()
-        except (DBAPIError, UnicodeDecodeError) as error:
-            not_text = isinstance(error, UnicodeDecodeError)
-            reason = "the names of its tables are no text" if not_text else _reason(error)
+        except (DBAPIError, UnicodeDecodeError) as error:  # names of tables that are no text
             what = "is no results database" if sqlite_path(database) else "cannot be opened"
-            raise ResultsError(f"{without_password(database)} {what}: {reason}") from None
+            raise ResultsError(f"{without_password(database)} {what}: {_reason(error)}") from None
         yield connection, tables
 
 
