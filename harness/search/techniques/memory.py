@@ -12,7 +12,6 @@ import scipy  # its parts load when they are first used
 
 from harness.core.records import Config
 from harness.models.config_points import ConfigEncoder
-from harness.models.gaussian_process import logs_of
 from harness.models.transfer_prior import Prior, TransferData
 from harness.space import PointArray, Space
 
@@ -34,11 +33,6 @@ class Sample:
     times_s: Array
     expected: Array
 
-    @property
-    def spread(self) -> float:
-        """The standard deviation of the times' logarithms, the unit of standardised outputs."""
-        return float(logs_of(self.times_s).std())
-
 
 class Memory:
     """A space and the results of a run on it."""
@@ -53,7 +47,6 @@ class Memory:
         if transfer is not None and len(self.encoder.groups):  # several configurations
             self.prior = Prior(space, self.encoder, transfer, rng)
         self._positions = space.encode_all([])
-        self._points = self.encoder.points(self._positions)
         self._times_s = np.empty(0)
         self._expected = np.empty(0)
         self._seen: set[bytes] = set()  # measured, or asked for
@@ -62,12 +55,9 @@ class Memory:
     def add(self, config: Config, time_s: float) -> None:
         """Note a result; infinity is a failure."""
         positions = self.space.encode_all([config])
-        points = self.encoder.points(positions)
-        expected = self.expect(positions)
         self._positions = np.concatenate([self._positions, positions])
-        self._points = np.concatenate([self._points, points])
         self._times_s = np.append(self._times_s, time_s)
-        self._expected = np.concatenate([self._expected, expected])
+        self._expected = np.append(self._expected, self.expect(positions))
         self._seen.add(positions.tobytes())
 
     @property
@@ -87,8 +77,7 @@ class Memory:
 
     def is_enough(self, count: int) -> bool:
         """Whether there are `count` results, enough of them with a time for a model."""
-        works = np.isfinite(self._times_s)
-        return self.count >= count and int(np.count_nonzero(works)) >= _WORKING
+        return self.count >= count and bool(np.isfinite(self._times_s).sum() >= _WORKING)
 
     def fastest(self, count: int) -> PointArray:
         """Return the fastest points."""
@@ -112,7 +101,8 @@ class Memory:
             best = np.argpartition(self._times_s, _BEST_POINTS)[:_BEST_POINTS]
             others = rows[~np.isin(rows, best)][: MOST_POINTS - _BEST_POINTS]
             rows = self.rng.permutation(np.concatenate([best, others]))
-        return Sample(self._points[rows], self._times_s[rows], self._expected[rows])
+        points = self.encoder.points(self._positions[rows])
+        return Sample(points, self._times_s[rows], self._expected[rows])
 
     def unseen(self, points: Iterable[PointArray]) -> PointArray:
         """Return the distinct points among these that are neither measured nor pending."""
