@@ -32,7 +32,7 @@ from harness.core.records import Config, Environment, Input, Measurement
 from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import join
-from harness.results import FINAL, RunPlan, Store, sqlite_path, without_password
+from harness.results import COMPLETE, FINAL, RunPlan, Store, sqlite_path, without_password
 from harness.results.notes import RERUN, Notes
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
@@ -287,7 +287,7 @@ def rerun_kernel(
             broken |= {problem: failed} if failed else {}
             for of_side, results in zip(both, inputs, strict=True):
                 results[problem] = of_side.results()
-                store.end_run(of_side.run_id, "complete")
+                store.end_run(of_side.run_id, COMPLETE)
                 running.remove(of_side.run_id)
             step(str(problem))
     new = [_with(side, results) for side, results in zip(sides, inputs, strict=True)]
@@ -331,7 +331,7 @@ def _begin(store: Store, side: RerunSide, problems: Sequence[Input]) -> dict[Inp
     facts: Notes = {"facts": notes()}
     plans = {problem: _plan(side, problem, number) for problem in problems}
     return store.transact(
-        lambda: {problem: store.begin_run(plan, facts).id for problem, plan in plans.items()}
+        lambda: {problem: store.begin_run(plan, facts) for problem, plan in plans.items()}
     )
 
 

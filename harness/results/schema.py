@@ -17,6 +17,7 @@ a database of another version is refused.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints
@@ -27,10 +28,12 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    Select,
     String,
     Table,
     Text,
     UniqueConstraint,
+    select,
 )
 
 from harness.core.observations import WorstElement
@@ -243,6 +246,22 @@ EXTENSIONS: Mapping[Table, Table] = {
     stock.result: measurements,
 }
 """Our tables by those of OpenTuner's whose rows they extend."""
+
+
+@cache
+def columns_of(table: Table) -> Mapping[str, Column[Any]]:
+    """Return the columns of a table by name, with those of the table that extends it."""
+    columns = dict(table.columns)
+    if table in EXTENSIONS:
+        columns = {**EXTENSIONS[table].columns, **columns}
+    return columns
+
+
+def select_extended(table: Table, *columns: Column[Any]) -> Select[Any]:
+    """Select columns of a table's rows, of which each is extended where the table is."""
+    query = select(*columns).select_from(table)
+    return query.join(EXTENSIONS[table]) if table in EXTENSIONS else query
+
 
 FAILED = ("ERROR",)
 STATES: Mapping[str, tuple[str | None, ...]] = {

@@ -35,7 +35,7 @@ class Campaign(State):
                 store.connection, stored, name, key.fingerprint, self.spec.program_parts
             )
 
-        same = store.read(stored_versions)
+        same = store.transact(stored_versions)
         is_new = key.program_sha256 not in {version.program_sha256 for version in same}
         return same if is_new else ()
 

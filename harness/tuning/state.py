@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -25,14 +25,13 @@ from harness.measure.trial.occasions import ONE_OCCASION, new_seed
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ListedSpace
 from harness.results.campaigns import LEFT_OUT, StoredCampaign
-from harness.results.columns import MeasurementRow, MeasurementRows
-from harness.results.database import now
+from harness.results.columns import MeasurementRows
 from harness.results.fitting import VersionRows, fitting
 from harness.results.ledger import Ledger
 from harness.results.measured import by_input
-from harness.results.notes import Notes, device_facts
+from harness.results.notes import Notes
 from harness.results.schema import SEARCHED
-from harness.results.store import RunPlan, Store
+from harness.results.store import COMPLETE, RunPlan, Store
 from harness.results.view import Results, results_of
 from harness.search import Progress, Searched, SearchOptions
 from harness.search.transfer import TransferSources
@@ -111,14 +110,12 @@ class State:
             self._introduced.add((device, problem))
             device.recall(problem, self.ledger.searched(problem).values())
             if problem in self.runs:  # a run that begins notes it by itself
-                facts = self.store.notes_of(self.runs[problem]).get("facts", {})
-                added = device_facts(facts, device.environment.notes)
-                self.note_run(problem, {"facts": {**facts, **added}})
+                self.store.note_device(self.runs[problem], device.environment)
         return device
 
     def note_run(self, problem: Input, notes: Notes) -> None:
         """Store notes with the run of an input."""
-        self.store.transact(partial(self.store.note_run, self.runs[problem], notes))
+        self.store.note_run(self.runs[problem], notes)
 
     @property
     def display(self) -> Display:
@@ -257,20 +254,8 @@ class State:
     ) -> None:
         """Store measurements of an input, and append them to the ledger."""
         store, run_id, plan = self.store, self.runs[problem], self.run_plan(problem)
-        ids = store.transact(lambda: store.add_measurements(run_id, plan, stage, measured, group))
-        self.ledger.append(
-            [
-                MeasurementRow(
-                    row_id,
-                    stage,
-                    measurement,
-                    group,
-                    measured_at=now(),
-                    space=self.spec.space_sha256,
-                )
-                for row_id, measurement in zip(ids, measured, strict=True)
-            ]
-        )
+        rows = store.transact(lambda: store.add_measurements(run_id, plan, stage, measured, group))
+        self.ledger.append(rows)
 
     def measure_interleaved(
         self,
@@ -313,7 +298,7 @@ class State:
     def results(self) -> Results:
         """Return the campaign's results so far."""
         store, plan = self.store, self.run_plan(self.spec.inputs[0])
-        return store.read(
+        return store.transact(
             lambda: results_of(
                 store.connection, plan.key, self.spec, plan.environment, self.ledger.rows
             )
@@ -327,7 +312,7 @@ class State:
         try:
             yield
         except HostModuleError as error:
-            self.store.session.rollback()
+            self.store.roll_back()
             self.left_out[problem] = f"{LEFT_OUT}{error}"
             self.display.warn(f"({problem}) is left out: {error}")
 
@@ -345,8 +330,8 @@ class State:
             store, plan = self.store, self.run_plan(problem)
 
             def store_run() -> None:
-                run = store.begin_run(plan, {"facts": machine_notes()})
-                store.end_run(run.id, "complete")
+                run_id = store.begin_run(plan, {"facts": machine_notes()})
+                store.end_run(run_id, COMPLETE)
 
             store.transact(store_run)
         return space.count == 0

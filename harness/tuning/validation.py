@@ -115,8 +115,8 @@ class UniformSampling:
         with state.leaving_out(problem):
             space, measurer = state.space(problem), state.measurer_for(problem)
             interface = InputInterface(state.spec, problem, space, measurer)
-            search = InputSearch(plan, space, interface, state.store, state.ledger, note)
-            state.runs[problem] = search_input(search, options).run_id
+            search = InputSearch(plan, options, interface, state.store, state.ledger, note)
+            state.runs[problem] = search_input(search).run_id
         self._drawn[role, problem] = len(samples)
         return samples
 

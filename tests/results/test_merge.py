@@ -13,7 +13,15 @@ import pytest
 from harness.core.errors import ResultsError
 from harness.core.observations import WorstElement
 from harness.core.records import Measurement, Outcome
-from harness.results import Added, MeasurementRow, read_measurements, reading, stock, writing
+from harness.results import (
+    COMPLETE,
+    Added,
+    MeasurementRow,
+    read_measurements,
+    reading,
+    stock,
+    writing,
+)
 from harness.results.view import read_results
 from tests.helpers.commands import merge as main
 from tests.helpers.commands import tune
@@ -150,7 +158,7 @@ def test_database_that_has_grown_adds_what_is_new(target: str, one: Path) -> Non
     with opened(one) as store:
         search = begin_search(store)
         search.test(make_ok(2))
-        store.end_run(search.run_id, "complete")
+        store.end_run(search.run_id, COMPLETE)
     assert merge(target, one) == [Added(str(one), 0, 1, 3)]
     assert query(target, "SELECT state, end_date IS NULL FROM tuning_run") == [("COMPLETE", 0)]
     assert count(target, "desired_result") == 2
@@ -319,7 +327,7 @@ def test_database_that_is_being_written_can_be_merged_from(out: Path, one: Path)
         search.test(make_ok(1))
         store.add_measurements(search.run_id, search.plan, "search", [make_ok(2)])  # not committed
         merge(out, one)
-        store.session.rollback()
+        store.roll_back()
     assert measurements(out) == [make_ok(1)]
 
 
