@@ -305,6 +305,17 @@ def test_command_makes_nothing_of_unreadable_files(out: Path, one: Path, capsys:
     assert message == f"error: {one} is no results database: file is not a database\n"
 
 
+def test_command_leaves_no_empty_database(out: Path, one: Path, two: Path) -> None:
+    write(one, make_ok(1))
+    write(two, make_ok(2))
+    tamper(two, "UPDATE result SET time = time / 100")
+    assert main([str(out), str(two)]) == 2
+    assert not list(out.parent.glob(f"{out.name}*"))
+    assert main([str(out), str(one), str(two)]) == 2
+    assert main([str(out), str(two)]) == 2
+    assert measurements(out) == [make_ok(1)]
+
+
 def test_command_refuses_one_file_as_both(
     out: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
