@@ -292,7 +292,9 @@ def _locked(database: str) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             if path is not None:
-                stack.enter_context(locked_file(_lock_file(path)))
+                path = path.resolve()  # a link and its target are the same database
+                path.parent.mkdir(exist_ok=True)  # not its parents: their names are mistyped
+                stack.enter_context(locked_file(path.with_name(path.name + ".lock")))
         except FileHeld:
             raise _who_holds(database) from None
         except (OSError, NotImplementedError) as error:
@@ -319,13 +321,6 @@ def check_database(database: str) -> None:
 def _unwritable(database: str, reason: object) -> ResultsError:
     name = without_password(database)
     return ResultsError(f"{name} cannot be written: {reason}; name another database")
-
-
-def _lock_file(path: Path) -> Path:
-    """Return the lock file next to a SQLite file, whose folder is made."""
-    path = path.resolve()  # a link and its target are the same database
-    path.parent.mkdir(exist_ok=True)  # not its parents: their names are mistyped
-    return path.with_name(path.name + ".lock")
 
 
 # ------------------------------------------------------------------------ the engine

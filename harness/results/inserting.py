@@ -35,7 +35,7 @@ def insert_rows(connection: Connection, table: Table, rows: Iterable[Row]) -> No
     """Insert rows into one table; they have their ids, or nobody asks for these."""
     stored = [_storable_row(row) for row in rows]
     if stored:
-        connection.execute(insert(table), stored)
+        connection.execute(_insert(table), stored)
 
 
 def insert_returning_ids(connection: Connection, table: Table, rows: Sequence[Row]) -> list[int]:
@@ -49,7 +49,7 @@ def insert_returning_ids(connection: Connection, table: Table, rows: Sequence[Ro
         extending = [_cells(extension, row) for row in rows]
         for row_id, row in zip(ids, extending, strict=True):
             row["id"] = row_id
-        connection.execute(insert(extension), extending)
+        connection.execute(_insert(extension), extending)
     return ids
 
 
@@ -64,34 +64,39 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) ->
     names = NATURAL_KEYS[table]
     # Always in the same order: two writers would wait for each other's rows.
     ordered = sorted(rows, key=itemgetter(*names))
-    query = _insert_missing(table, connection.dialect.name)
-    connection.execute(query, [_cells(table, row) for row in ordered])
+    stored = [_cells(table, row) for row in ordered]
+    added = connection.execute(_insert_missing(table, connection.dialect.name), stored)
+    ids_by_key = {tuple(key): row_id for row_id, *key in added}
     keys = keys_of(rows, names)
-    ids_by_key = find_rows(connection, table, names, keys)
+    missing = [key for key in keys if key not in ids_by_key]
+    ids_by_key |= find_rows(connection, table, names, missing)
     return [ids_by_key[key] for key in keys]
 
 
 @cache  # to make it takes longer than to execute it
+def _insert(table: Table) -> Executable:
+    return insert(table)
+
+
+@cache
 def _insert_returning(table: Table) -> Executable:
     return insert(table).returning(table.c.id, sort_by_parameter_order=True)
 
 
 @cache
 def _insert_missing(table: Table, dialect: str) -> Executable:
+    columns = [table.c[name] for name in NATURAL_KEYS[table]]
+    made: postgresql.Insert | sqlite.Insert = sqlite.insert(table)
     if dialect == POSTGRES:
-        return postgresql.insert(table).on_conflict_do_nothing()
-    return sqlite.insert(table).on_conflict_do_nothing()
+        made = postgresql.insert(table)
+    return made.on_conflict_do_nothing().returning(table.c.id, *columns)
 
 
 def update_row(connection: Connection, table: Table, row_id: int, changes: Row) -> None:
     """Change cells of a row, and of the one that extends it."""
-    parts = [table]
-    if table in schema.EXTENSIONS:
-        parts.append(schema.EXTENSIONS[table])
-    for part in parts:
-        cells = _cells(part, changes)
-        if cells:
-            connection.execute(update(part).where(part.c.id == row_id), cells)
+    columns = schema.columns_of(table)
+    for part in {columns[name].table for name in changes}:
+        connection.execute(update(part).where(part.c.id == row_id), _cells(part, changes))
 
 
 def keys_of(rows: Iterable[Row], names: Sequence[str]) -> list[Key]:
@@ -104,11 +109,13 @@ def find_rows(
 ) -> dict[Key, int]:
     """Return the ids of rows by their cells in these columns, of equal rows the first; missing rows
     are left out."""
+    if not keys:
+        return {}
     columns = [schema.columns_of(table)[name] for name in names]
     query = schema.select_extended(table, table.c.id, *columns)
     # SQLite uses its indices for each list by itself, but not for a list of tuples.
-    for column, values in zip(columns, zip(*keys, strict=True), strict=True):
-        query = query.where(_among(column, set(values)))
+    for position, column in enumerate(columns):
+        query = query.where(_among(column, {key[position] for key in keys}))
     wanted = set(keys)
     ids_by_key: dict[Key, int] = {}
     for row_id, *cells in connection.execute(query.order_by(table.c.id)):
@@ -120,12 +127,16 @@ def find_rows(
 
 def _among(column: Column[Any], values: set[Any]) -> ColumnElement[bool]:
     among = column.in_(values - {None})
-    return among | column.is_(None) if None in values else among
+    if None in values:
+        return among | column.is_(None)
+    return among
 
 
 def _cells(table: Table, row: Row) -> dict[str, Any]:
     """Return the cells of a row that a table has, without its id, as they can be stored."""
-    return _storable_row({n: cell for n, cell in row.items() if n in table.c and n != "id"})
+    cells = {name: cell for name, cell in row.items() if name in table.c}
+    cells.pop("id", None)
+    return _storable_row(cells)
 
 
 def _storable_row(row: Row) -> dict[str, Any]:

@@ -53,7 +53,9 @@ def stock_rows(tables: Mapping[str, Mapping[int, Row]]) -> dict[str, list[Row]]:
     made: dict[str, list[Row]] = {table.name: [] for table in schema.OURS}
     for row_id, machine in tables["machine"].items():
         environment = _environment_of(machine)
-        row = {"id": row_id, "fingerprint": environment.fingerprint, **environment.compared}
+        row = environment.compared
+        row["id"] = row_id
+        row["fingerprint"] = environment.fingerprint
         made["environments"].append(row)
     for row_id, problem in tables["input"].items():
         features = _features_of(problem, tables["input_class"][problem["input_class_id"]])
@@ -89,7 +91,9 @@ def stock_rows(tables: Mapping[str, Mapping[int, Row]]) -> dict[str, list[Row]]:
         program = tables["program"][version["program_id"]]
         seeds = [row for row in tests if requestors.get(row["id"]) == "seed"]
         tried = [configs[row["configuration_id"]] for row in chain(seeds, tests)]
-        made["spaces"].append({"id": space_id, **_space_row(program, version["version"], tried)})
+        row = _space_row(program, version["version"], tried)
+        row["id"] = space_id
+        made["spaces"].append(row)
     return made
 
 
@@ -104,8 +108,9 @@ def _run_row(run: Row, results: Sequence[Row], space_id: int) -> Row:
             f"tuning_run {run['id']} has results of {len(machines)} machines, whose times cannot "
             "be compared"
         )
-    args, objective = _plain(run["args"]), _plain(run["objective"])
-    techniques = args.attributes.get("technique") or [_UNKNOWN]
+    options = _plain(run["args"]).attributes
+    objective = _plain(run["objective"])
+    techniques = options.get("technique") or [_UNKNOWN]
     return {
         "id": run["id"],
         "space_id": space_id,
@@ -114,8 +119,8 @@ def _run_row(run: Row, results: Sequence[Row], space_id: int) -> Row:
         "campaign": 1,
         "technique": ", ".join(map(str, techniques)),
         "seed": 0,
-        "test_limit": _count(args, "test_limit", len(results)),
-        "parallelism": _count(args, "parallelism", 1),
+        "test_limit": options.get("test_limit") or len(results),
+        "parallelism": options.get("parallelism") or 1,
         "harness_version": OPENTUNER,
         "seeds": [],
         "notes": {
@@ -127,19 +132,17 @@ def _run_row(run: Row, results: Sequence[Row], space_id: int) -> Row:
 
 
 def _plain(data: bytes | None) -> PlainObject:
-    value = load_compressed(data) if data else None
-    return value if isinstance(value, PlainObject) else PlainObject(_UNKNOWN)
-
-
-def _count(args: PlainObject, name: str, default: int) -> int:
-    count = args.attributes.get(name)
-    return count if type(count) is int and count > 0 else default
+    if not data:
+        return PlainObject(_UNKNOWN)
+    read: PlainObject = load_compressed(data)
+    return read
 
 
 def _space_row(program: Row, version: str, tried: Sequence[Config]) -> Row:
     """Describe a space by what was tried: OpenTuner records no ranges. The first configuration is
     the default."""
-    name, default = program["name"] or "unnamed", tried[0]
+    name = program["name"] or "unnamed"
+    default = tried[0]
     identity = [program["project"], program["name"], version]
     configs = dict.fromkeys(tried)
     parameters: dict[str, dict[str, object]] = {}
@@ -179,14 +182,33 @@ def _digest_of(identity: object) -> str:
 
 
 def _measurement_row(run: Row, result: Row, config: Config) -> Row:
-    """Return what extends a result."""
+    """Return what extends a result: a measurement with one sample. A failure has no reason; where
+    the state is OK but there is no time, the result counts as a crash."""
+    state = result["state"]
+    time_s = result["time"]
+    timing = None
+    outcome = Outcome.CRASHED
+    message = f"OpenTuner recorded {state or 'no state'}"
+    if state == "TIMEOUT":
+        outcome = Outcome.TIMEOUT
+    elif state == "OK" and 0 < (time_s or 0) < inf:
+        outcome = Outcome.OK
+        timing = Timing((float(time_s),), StopReason.RECORDED)
+        message = ""
+    elif state == "OK":
+        message += f" with the time {time_s}"
+    observed: dict[str, float] = {}
+    for name in _OBSERVED:
+        if result[name] is not None and isfinite(result[name]):
+            observed[name] = float(result[name])
+    row = measurement_cells(
+        Measurement(config, _NO_INPUT, outcome, timing, message=message, observed=observed)
+    )
     identity = f"{run['uuid']} result {result['id']}"
-    return {
-        "id": result["id"],
-        "uuid": hashlib.sha256(identity.encode()).hexdigest()[:32],
-        "stage": "search",
-        **measurement_cells(_measurement_of(config, result)),
-    }
+    row["id"] = result["id"]
+    row["uuid"] = hashlib.sha256(identity.encode()).hexdigest()[:32]
+    row["stage"] = "search"
+    return row
 
 
 # ---------------------------------------------------------------------------- the cells of a row
@@ -227,24 +249,6 @@ def _features_of(input_row: Row, input_class: Row) -> dict[str, Value]:
     if not features:
         features["input"] = input_class["name"] or "unnamed"
     return {_identifier(name): value for name, value in features.items()}
-
-
-def _measurement_of(config: Config, result: Row) -> Measurement:
-    """Return a result as a measurement with one sample. A failure has no reason; where the state is
-    OK but there is no time, the result counts as a crash."""
-    state, time_s = result["state"], result["time"]
-    observed: dict[str, float] = {}
-    for name in _OBSERVED:
-        if result[name] is not None and isfinite(result[name]):
-            observed[name] = float(result[name])
-    if state == "OK" and 0 < (time_s or 0) < inf:
-        timing = Timing((float(time_s),), StopReason.RECORDED)
-        return Measurement(config, _NO_INPUT, Outcome.OK, timing, observed=observed)
-    outcome = Outcome.TIMEOUT if state == "TIMEOUT" else Outcome.CRASHED
-    message = f"OpenTuner recorded {state or 'no state'}"
-    if state == "OK":
-        message += f" with the time {time_s}"
-    return Measurement(config, _NO_INPUT, outcome, message=message, observed=observed)
 
 
 def _config_of(row: Row) -> Config:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import sqlalchemy
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.exc import DBAPIError
 
@@ -27,6 +28,8 @@ from harness.space_file import Spec
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_NOTHING: Row = {}
 
 COMPLETE, INTERRUPTED = "COMPLETE", "ABORTED"
 """OpenTuner's words for how a run ended."""
@@ -74,14 +77,6 @@ class StoredRun:
     test_limit: int
     started_at: str
     notes: Notes
-
-
-class AnsweredTest(NamedTuple):
-    """A test of a run: the measurement that answered it, who asked, and for which configuration."""
-
-    measurement_id: int
-    requestor: str | None
-    digest: str
 
 
 class Store(Writer):
@@ -154,32 +149,28 @@ class Store(Writer):
         plan: RunPlan,
         notes: Notes,
         seeds: Sequence[Config] = (),
-        *,
-        args: bytes | None = None,
-        objective: bytes | None = None,
-        parameter_info: str | None = None,
+        recorded: Row = _NOTHING,
     ) -> int:
         """Begin a run of this plan; return its id.
 
-        A search states its first configurations, its pickled `args` and `objective`, and describes
-        its parameters as OpenTuner does.
+        A search has its first configurations, and what OpenTuner records of one: the pickled `args`
+        and `objective`, and the `parameter_info`.
         """
         self.machine_id()  # here: while its row is new, other writers wait
         version = {
             "program_id": self.program_id(plan.spec.name),
             "version": plan.spec.space_sha256,
-            "parameter_info": parameter_info,
+            "parameter_info": recorded.get("parameter_info"),
         }
         facts = {**plan.environment.notes, **notes.get("facts", {})}
         row: Row = {
             **self._identity(plan),
+            **recorded,
             "uuid": uuid.uuid4().hex,
             "program_version_id": self._id(stock.program_version, version),
             "machine_class_id": self._id(stock.machine_class, {"name": "default"}),
             "input_class_id": self.input_class_id(plan.spec.name),
             "name": plan.label,
-            "args": args,
-            "objective": objective,
             "state": "RUNNING",
             "start_date": utc_now(),
             "test_limit": plan.test_limit,
@@ -221,13 +212,14 @@ class Store(Writer):
         return None
 
     @_in_transaction
-    def answers(self, run_id: int) -> list[AnsweredTest]:
-        """Return the answers to a run's tests, in the order in which they were given."""
+    def answers(self, run_id: int) -> Sequence[sqlalchemy.Row[Any, Any, Any]]:
+        """Return the answers to a run's tests, in the order in which they were given: the id of the
+        result, who asked, and the digest of the configuration."""
         asked, configuration = stock.desired_result.c, stock.configuration.c
         query = select(asked.result_id, asked.requestor, configuration.hash).order_by(asked.id)
         query = query.join_from(stock.desired_result, stock.configuration)
         query = query.where(asked.tuning_run_id == run_id, asked.result_id.is_not(None))
-        return [AnsweredTest(*row) for row in self.connection.execute(query)]
+        return self.connection.execute(query).all()
 
     def _identity(self, plan: RunPlan) -> dict[str, Any]:
         """Return the cells that a run shares with one of an equal plan."""

@@ -161,19 +161,26 @@ class Writer:
 
         Another writer to a server may add the same configuration: readers take them for one.
         """
-        program_id, table = self.program_id(space_name), stock.configuration
+        table = stock.configuration
+        program_id = self.program_id(space_name)
         if program_id not in self._configuration_ids:
             # All at once: to look them up for each test would take longer.
             query = schema.select_extended(table, table.c.hash, table.c.id)
-            rows = self.connection.execute(query.where(table.c.program_id == program_id))
+            query = query.where(table.c.program_id == program_id)
+            rows = self.connection.execute(query)
             self._configuration_ids[program_id] = {row.hash: row.id for row in rows}
         ids = self._configuration_ids[program_id]
         new = {config.digest: config for config in configs if config.digest not in ids}
         added: list[Row] = []
         for digest, config in new.items():
-            values = dict(config)
-            row = {"program_id": program_id, "hash": digest, "data": dump_compressed(values)}
-            added.append({**row, "digest": digest, "parameters": values})
+            row = {
+                "program_id": program_id,
+                "hash": digest,
+                "data": dump_compressed(dict(config)),
+                "digest": digest,
+                "parameters": dict(config),
+            }
+            added.append(row)
         new_ids = insert_returning_ids(self.connection, table, added)
         ids.update(zip(new, new_ids, strict=True))
         return [ids[config.digest] for config in configs]

@@ -93,11 +93,11 @@ class Driver(SearchDriver):  # type: ignore[misc]
         self._written_at = time.monotonic()
         self._of_caller: list[tuple[int, Config]] = []  # each with the number of tests before
         answers = search.store.answers(run_id)
-        self._answered = {answer.digest for answer in answers}
+        self._answered = {answer.hash for answer in answers}
         config_of = {row.id: config for config, row in search.answers.items()}
         for number, answer in enumerate(answers):
-            if answer.requestor == _CALLER and answer.measurement_id in config_of:
-                self._of_caller.append((number, config_of[answer.measurement_id]))
+            if answer.requestor == _CALLER and answer.result_id in config_of:
+                self._of_caller.append((number, config_of[answer.result_id]))
         super().__init__(
             manipulator,
             extra_seeds=[dict(seed) for seed in reversed(seeds)],  # taken from the end
@@ -163,13 +163,13 @@ class Driver(SearchDriver):  # type: ignore[misc]
         best = self.best_result
         configs = [request.configuration.config for request in self.pending]
         search.interface.expect([c for c in configs if c not in search.answers])
-        self.new_results = []
+        results = []
         while self.pending and not (self.is_time_up() or self.has_reached_peak()):
             result = self._answer(self.pending.pop(0), best)
             if result.was_new_best:
                 best = result
-            self.new_results.append(result)
-        for result in self.new_results:
+            results.append(result)
+        for result in results:
             for plugin in self.plugins:  # techniques may be some
                 plugin.on_result(result)
             if result.was_new_best:
@@ -185,16 +185,13 @@ class Driver(SearchDriver):  # type: ignore[misc]
         config = request.configuration.config
         stored = search.answers.get(config)
         request.start_date = utc_now()
-        began_s = time.monotonic()
         if stored is None:
             result = search.interface.run(request, None, None)
         else:
             result = search.interface.result(request.configuration, stored.measurement)
         request.result = result
-        measurement: Measurement = result.measurement
-        result.collection_cost = time.monotonic() - began_s
         result.was_new_best = best is None or self.objective.lt(result, best)
-        self._note(measurement, is_replayed=stored is not None)
+        self._note(result.measurement, is_replayed=stored is not None)
         if stored is None or config.digest not in self._answered:
             self._unwritten.append(request)
             waits_s = time.monotonic() - self._written_at
@@ -246,7 +243,8 @@ class Driver(SearchDriver):  # type: ignore[misc]
 
     def _write(self) -> list[MeasurementRow]:
         """Write the tests: what was measured, and who asked; return the measurements."""
-        search, stored = self._search, self._search.answers
+        search = self._search
+        stored = search.answers
         new = [r.result for r in self._unwritten if r.configuration.config not in stored]
         added = search.store.add_measurements(
             self.run_id,
@@ -301,7 +299,8 @@ class Driver(SearchDriver):  # type: ignore[misc]
     def has_reached_peak(self) -> bool:
         """Whether the best is as near to the device's peak as the space asks for. Above it, the
         peak is no limit: caches are faster, or the space's `work` is too much."""
-        best, fraction = self._search.interface.best, self._search.options.peak_fraction
+        best = self._search.interface.best
+        fraction = self._search.options.peak_fraction
         if best is None or fraction is None:
             return False
         return fraction <= best.observed.get(PEAK_FRACTION, 0) <= 1

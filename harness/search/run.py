@@ -29,9 +29,10 @@ from opentuner.resultsdb.models import CompressedPickler
 from opentuner.search.objective import MinimizeTime
 
 from harness.core.arrays import Flags
-from harness.core.machine import notes
+from harness.core.machine import notes as machine_notes
 from harness.core.records import Config
 from harness.results import COMPLETE, INTERRUPTED, MeasurementRows, RunPlan, Store
+from harness.results.notes import Notes
 from harness.search.driver import Driver
 from harness.search.manipulator import SpaceManipulator
 from harness.search.options import EndReason, InputSearch, Searched, SearchOptions
@@ -62,35 +63,36 @@ def open_search(search: InputSearch) -> Iterator[Driver]:
 
 def _begin(search: InputSearch) -> Driver:
     """Begin or continue the run of a search, with what OpenTuner records of one."""
-    store, plan, options = search.store, search.plan, search.options
+    store = search.store
+    plan = search.plan
+    options = search.options
     space = search.interface.space
     stream = f"{plan.seed}:{plan.problem.json}{options.salt}"
     manipulator = SpaceManipulator(space, random.Random(f"{stream}:draws"), search.transfer)
     run = store.begun(plan)
     if run is None:
-        run_id, seeds = _begin_run(search, manipulator), search.seeds
+        seeds = search.seeds
+        recorded = {
+            "args": CompressedPickler.dumps(options.for_opentuner()),
+            "objective": CompressedPickler.dumps(MinimizeTime()),
+            "parameter_info": manipulator.parameters_to_json(),
+        }
+        noted: Notes = {"facts": machine_notes(), **search.notes}
+        run_id = store.begin_run(plan, noted, seeds, recorded)
     else:
+        run_id = run.id
+        seeds = run.seeds
         store.continue_run(run, plan)
-        run_id, seeds = run.id, run.seeds
     random.seed(stream)  # techniques draw from the two global generators
     np.random.seed(random.getrandbits(32))
     return Driver(search, run_id, _starts(seeds, options.seeds, space), manipulator)
 
 
-def _begin_run(search: InputSearch, manipulator: SpaceManipulator) -> int:
-    return search.store.begin_run(
-        search.plan,
-        {"facts": notes(), **search.notes},
-        search.seeds,
-        args=CompressedPickler.dumps(search.options.for_opentuner()),
-        objective=CompressedPickler.dumps(MinimizeTime()),
-        parameter_info=manipulator.parameters_to_json(),
-    )
-
-
 def _end(search: InputSearch, driver: Driver) -> None:
     """Store how a search ended, and its best configuration."""
-    store, why, state = search.store, driver.why_ended(), INTERRUPTED
+    store = search.store
+    why = driver.why_ended()
+    state = INTERRUPTED
     if why is not EndReason.TIME:
         state = COMPLETE
         store.note_run(driver.run_id, {"ended": why.value})
@@ -114,16 +116,18 @@ def find_ended(
     run = store.begun(plan)
     if run is None or run.state != "complete" or run.test_limit != plan.test_limit:
         return None
-    # A run without a reason was not ended by a search.
-    if "ended" not in run.notes or _starts(run.seeds, options.seeds, space) != list(run.seeds):
+    if "ended" not in run.notes:  # not by a search
+        return None
+    if _starts(run.seeds, options.seeds, space) != list(run.seeds):
         return None
     ended = EndReason(run.notes["ended"])
     columns = measured.columns
-    row_of = dict(zip(measured.of(columns.ids).tolist(), measured.selected.tolist(), strict=True))
-    ids = [answer.measurement_id for answer in store.answers(run.id)]
-    if not row_of.keys() >= set(ids):
+    ids = measured.of(columns.ids).tolist()
+    row_of = dict(zip(ids, measured.selected.tolist(), strict=True))
+    rows = [row_of.get(answer.result_id) for answer in store.answers(run.id)]
+    if None in rows:
         return None
-    answers = measured.take(np.array([row_of[i] for i in ids], dtype=np.intp))
+    answers = measured.take(np.array(rows, dtype=np.intp))
     free = [columns.outcomes.code(outcome) for outcome in options.free_outcomes]
     counted = ~np.isin(answers.of(columns.outcomes.codes), free)
     budget = space.budget(plan.test_limit)

@@ -4,7 +4,6 @@ the database. Of each, the configurations that are points of the searched space 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -87,8 +86,7 @@ class TransferSources:
             tasks += recording.tasks(problem)
         if plan is not None:
             for source in self.devices(plan):
-                rows = self._read(plan, source)
-                tasks += _alike(problem, rows, partial(self._task, space, source))
+                tasks += self._of_device(source, plan, space)
         tasks += _alike(problem, measured, lambda other: _task(space, other, measured[other]))
         if not tasks:
             return None
@@ -97,18 +95,12 @@ class TransferSources:
         return TransferData(problem, tuple(tasks))
 
     def _matches(self, space: Space) -> list[_MatchedRecording]:
-        if not self._matched or self._matched[0].parameters != space.parameters:
+        if not self._matched:  # the spaces of all inputs have the same parameters
             self._matched = [_MatchedRecording(space, recording) for recording in self._recordings]
         return self._matched
 
-    def _task(self, space: Space, source: DeviceResults, other: Input) -> SourceTask | None:
-        """Return what a device measured on an input, which is looked up once."""
-        if (source, other) not in self._tasks:
-            measured = self._rows[source][other].measurements()
-            self._tasks[source, other] = _task(space, other, measured)
-        return self._tasks[source, other]
-
-    def _read(self, plan: RunPlan, source: DeviceResults) -> Mapping[Input, MeasurementRows]:
+    def _of_device(self, source: DeviceResults, plan: RunPlan, space: Space) -> list[SourceTask]:
+        """Return what another device measured; rows and tasks are looked up once."""
         store = self._store
         assert store is not None
         if source not in self._rows:
@@ -119,7 +111,15 @@ class TransferSources:
                     f"the results of {source.device}, from which the search began, are no longer "
                     "in the database; it goes on without them"
                 )
-        return self._rows[source]
+        measured = self._rows[source]
+
+        def task(other: Input) -> SourceTask | None:
+            if (source, other) not in self._tasks:
+                made = _task(space, other, measured[other].measurements())
+                self._tasks[source, other] = made
+            return self._tasks[source, other]
+
+        return _alike(plan.problem, measured, task)
 
 
 def _alike(
@@ -162,7 +162,6 @@ class _MatchedRecording:
     def __init__(self, space: Space, recording: Recording) -> None:
         """Raises UsageError for a recording of another kernel."""
         self.recording = recording
-        self.parameters = space.parameters
         names = [parameter.name for parameter in recording.parameters]
         positions: dict[int, npt.NDArray[np.int64]] = {}  # by column, those of its values here
         for parameter in space.parameters:

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -122,7 +123,9 @@ def begin_search(store: Store, plan: RunPlan | None = None, notes: Notes | None 
     noted = notes or {"facts": {"host": "here"}}
     run = store.begun(plan)
     if run is None:
-        run_id = store.begin_run(plan, noted, args=dump_compressed({"label": plan.label}))
+        run_id = store.begin_run(
+            plan, noted, (), {"args": dump_compressed(Namespace(label=plan.label))}
+        )
     else:
         run_id = run.id
         store.continue_run(run, plan)

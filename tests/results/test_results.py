@@ -205,7 +205,7 @@ def test_campaigns_come_last_begun_first(database: str) -> None:
 def test_run_with_an_equal_plan_is_continued(database: str) -> None:
     with opened(database) as store:
         search = begin_search(store)
-        assert store.begin_run(make_plan(technique="B"), {}, args=b"N.") != search.run_id
+        assert store.begin_run(make_plan(technique="B"), {}, (), {"args": b"N."}) != search.run_id
         search.test(make_ok(1))
         store.end_run(search.run_id, INTERRUPTED)
     with opened(database) as store:
@@ -215,8 +215,8 @@ def test_run_with_an_equal_plan_is_continued(database: str) -> None:
         assert begun.id == search.run_id
         store.continue_run(begun, plan)
         (answer,) = store.answers(begun.id)
-        assert (answer.measurement_id, answer.requestor) == (1, REQUESTOR)
-        assert answer.digest == make_config(1).digest
+        assert (answer.result_id, answer.requestor) == (1, REQUESTOR)
+        assert answer.hash == make_config(1).digest
         store.commit()
     sql = "SELECT state, test_limit, end_date FROM runs JOIN tuning_run ON tuning_run.id = runs.id"
     assert query(database, f"{sql} WHERE runs.id = {begun.id}") == [("RUNNING", 9, None)]

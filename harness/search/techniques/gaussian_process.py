@@ -120,16 +120,19 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
         outputs = standardised(sample.times_s)
         self._learn(sample, outputs)
         self._used = self._next_model()
-        model, mean = self._models[self._used], _mean_of(self._used, sample, outputs)
+        model = self._models[self._used]
+        mean = _mean_of(self._used, sample, outputs)
         model.fit(sample.points, outputs - mean(sample.expected), learn=False)
         if len(waiting):
             model.believe(memory.encoder.points(waiting))
-        points, shifts = memory.encoder.points(candidates), mean(memory.expect(candidates))
+        points = memory.encoder.points(candidates)
+        shifts = mean(memory.expect(candidates))
         index, gain = model.most_promising(points, shifts, float(outputs.min()))
         if gain < LITTLE and memory.rng.random() < 0.5:
             near = memory.unseen(map(memory.neighbours, memory.fastest(_LOCAL_CENTRES)))
             if len(near):
-                means = model.means(memory.encoder.points(near)) + mean(memory.expect(near))
+                points = memory.encoder.points(near)
+                means = model.means(points) + mean(memory.expect(near))
                 return near[[means.argmin()]]
         return candidates[[index]]
 

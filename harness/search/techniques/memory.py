@@ -47,6 +47,7 @@ class Memory:
         if transfer is not None and len(self.encoder.groups):  # several configurations
             self.prior = Prior(space, self.encoder, transfer, rng)
         self._positions = space.encode_all([])
+        self._points = self.encoder.points(self._positions)
         self._times_s = np.empty(0)
         self._expected = np.empty(0)
         self._seen: set[bytes] = set()  # measured, or asked for
@@ -56,6 +57,7 @@ class Memory:
         """Note a result; infinity is a failure."""
         positions = self.space.encode_all([config])
         self._positions = np.concatenate([self._positions, positions])
+        self._points = np.concatenate([self._points, self.encoder.points(positions)])
         self._times_s = np.append(self._times_s, time_s)
         self._expected = np.append(self._expected, self.expect(positions))
         self._seen.add(positions.tobytes())
@@ -77,7 +79,8 @@ class Memory:
 
     def is_enough(self, count: int) -> bool:
         """Whether there are `count` results, enough of them with a time for a model."""
-        return self.count >= count and bool(np.isfinite(self._times_s).sum() >= _WORKING)
+        working = int(np.isfinite(self._times_s).sum())
+        return self.count >= count and working >= _WORKING
 
     def fastest(self, count: int) -> PointArray:
         """Return the fastest points."""
@@ -101,8 +104,7 @@ class Memory:
             best = np.argpartition(self._times_s, _BEST_POINTS)[:_BEST_POINTS]
             others = rows[~np.isin(rows, best)][: MOST_POINTS - _BEST_POINTS]
             rows = self.rng.permutation(np.concatenate([best, others]))
-        points = self.encoder.points(self._positions[rows])
-        return Sample(points, self._times_s[rows], self._expected[rows])
+        return Sample(self._points[rows], self._times_s[rows], self._expected[rows])
 
     def unseen(self, points: Iterable[PointArray]) -> PointArray:
         """Return the distinct points among these that are neither measured nor pending."""
@@ -110,7 +112,8 @@ class Memory:
         width = positions.dtype.itemsize * positions.shape[1]
         keys = np.ascontiguousarray(positions).view(f"V{width}").ravel().tolist()
         row_of = {key: row for row, key in enumerate(keys)}
-        return positions[[row for key, row in row_of.items() if key not in self._seen]]
+        rows = [row for key, row in row_of.items() if key not in self._seen]
+        return positions[rows]
 
     def remote(self, positions: PointArray) -> PointArray:
         """Return the unseen point farthest from its nearest seen one, if there is one.
@@ -123,8 +126,9 @@ class Memory:
             return unseen[:1]
         seen = np.array([np.frombuffer(key, positions.dtype) for key in self._seen])
         here = self.encoder.points(unseen)
-        away = scipy.spatial.distance.cdist(here, self.encoder.points(seen))
-        return unseen[[away.min(axis=1).argmax()]]
+        there = self.encoder.points(seen)
+        nearest = scipy.spatial.distance.cdist(here, there).min(axis=1)
+        return unseen[[nearest.argmax()]]
 
     def favourites(self, count: int) -> PointArray:
         """Return the unseen points that the prior expects to be the fastest, in that order."""
