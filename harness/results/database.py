@@ -169,7 +169,8 @@ def _this_process() -> dict[str, object]:
 
 def _who_holds(database: str) -> DatabaseBusy:
     """Describe the process that writes to the database, and what to do instead."""
-    name, row = without_password(database), None
+    name = without_password(database)
+    row = None
     # Where it is only just being made, its writer is not noted yet.
     with suppress(ResultsError), reading(database) as engine, engine.connect() as connection:
         row = connection.execute(select(schema.writers)).mappings().first()

@@ -110,8 +110,9 @@ def merge_database(engine: Engine, database: str) -> Added:
         def merge() -> Counter[str]:
             with engine.begin() as target:
                 for campaign in merged:
-                    name, key = campaign.space_name, campaign.key
-                    hold_campaign(target, name, campaign.environment, key.program_sha256)
+                    name = campaign.space_name
+                    program = campaign.key.program_sha256
+                    hold_campaign(target, name, campaign.environment, program)
             with engine.begin() as target:
                 lock_shared_rows(target)
                 return _Merge(source, target).run()
@@ -238,8 +239,8 @@ def _check(rows: Sequence[Row]) -> None:
     check_measurements(cells)
     counts = list(map(len, cells["samples_s"]))
     samples_s = Ragged.of([*chain.from_iterable(cells["samples_s"])], counts)
-    ids, times_s = np.array(cells["id"]), np.array(cells["time"], dtype=np.float64)
-    check_times(ids, times_s, SampleStatistics.of(samples_s))
+    times_s = np.array(cells["time"], dtype=np.float64)
+    check_times(np.array(cells["id"]), times_s, SampleStatistics.of(samples_s))
 
 
 def _moment(table: Table, row: Row) -> str:

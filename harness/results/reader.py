@@ -141,8 +141,11 @@ def referred(table: str, rows: Mapping[int, T], row_id: int) -> T:
 
 def _checked(column: Column[Any], cells: Sequence[Any], ids: Sequence[Any]) -> Sequence[Any]:
     """Check the cells of a column, and parse JSON, equal texts once."""
-    parse, is_json = _parser(column), isinstance(column.type, JSON)
-    distinct = tuple(set(cells)) if is_json else cells
+    parse = _parser(column)
+    is_json = isinstance(column.type, JSON)
+    distinct = cells
+    if is_json:
+        distinct = tuple(set(cells))
     try:
         parsed = parse(distinct)
     except ValueError:

@@ -215,7 +215,8 @@ class Store(Writer):
     def answers(self, run_id: int) -> Sequence[sqlalchemy.Row[Any, Any, Any]]:
         """Return the answers to a run's tests, in the order in which they were given: the id of the
         result, who asked, and the digest of the configuration."""
-        asked, configuration = stock.desired_result.c, stock.configuration.c
+        asked = stock.desired_result.c
+        configuration = stock.configuration.c
         query = select(asked.result_id, asked.requestor, configuration.hash).order_by(asked.id)
         query = query.join_from(stock.desired_result, stock.configuration)
         query = query.where(asked.tuning_run_id == run_id, asked.result_id.is_not(None))

@@ -38,7 +38,9 @@ class TransferSources:
         """The `store` has the other devices; new runs start from them if they are wanted."""
         self._recordings = tuple(recordings)
         self._matched: list[_MatchedRecording] = []
-        self._store, self._is_wanted, self._warn = store, learns_from_devices, warn
+        self._store = store
+        self._is_wanted = learns_from_devices
+        self._warn = warn
         self._devices: tuple[DeviceResults, ...] | None = None  # of new runs
         self._rows: dict[DeviceResults, Mapping[Input, MeasurementRows]] = {}
         self._tasks: dict[tuple[DeviceResults, Input], SourceTask | None] = {}
