@@ -30,7 +30,7 @@ from harness.dispatch.study import QUICK, Study
 from harness.display.progress import Display
 from harness.measure.choose import open_measurer
 from harness.measure.measurer import Measurer
-from harness.results import Store, writing
+from harness.results import COMPLETE, Store, writing
 from harness.results.view import read_results
 from harness.search import SearchOptions
 from harness.space_file import Spec, load_spec
@@ -79,7 +79,7 @@ def tune(spec: Spec, measurer: Measurer, database: Path, seed: int) -> list[Inpu
         measure_finals(state)
         reports = input_reports(state.results())
         for run_id in state.runs.values():
-            store.end_run(run_id, "complete")
+            store.end_run(run_id, COMPLETE)
         store.close()
     return reports
 
@@ -87,7 +87,7 @@ def tune(spec: Spec, measurer: Measurer, database: Path, seed: int) -> list[Inpu
 def _search(state: State, problem: Input, rng: random.Random) -> None:
     """Measure the default, then all other configurations in random order."""
     space, best_s = state.space(problem), None
-    state.runs[problem] = state.store.begin_run(state.run_plan(problem), {}).id
+    state.runs[problem] = state.store.begin_run(state.run_plan(problem), {})
     others = [config for config in space if config != space.default]
     for config in [space.default, *rng.sample(others, len(others))]:
         found = state.measurer.measure(space, problem, config, best_s)

@@ -64,7 +64,7 @@ class Campaign:
 
     def read(self) -> list[Results]:
         """Read the database; raise UsageError if there are no results."""
-        return read_results([str(self.database)], all_campaigns=True, kernel_version="all")
+        return read_results([str(self.database)], all_campaigns=True)
 
     def _check_backend(self, backend: str) -> None:
         """Refuse to add times of another backend, before hours are spent on them."""

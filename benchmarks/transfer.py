@@ -146,12 +146,12 @@ def _searched(state: State, learns: bool) -> dict[Input, Course]:
 
     for index, problem in enumerate(state.spec.inputs):
         before = state.spec.inputs[:index]
-        search = dataclasses.replace(prepared(state, problem, before), report=note)
+        search = dataclasses.replace(prepared(state, problem, before, state.options), report=note)
         winners = {best.config for best in map(state.best, before) if best is not None}
         seeds = [seed for seed in search.seeds if learns and seed in winners]
         transfer = search.transfer if learns else None
         search = dataclasses.replace(search, seeds=seeds, transfer=transfer)
-        state.runs[problem] = search_input(search, state.options).run_id
+        state.runs[problem] = search_input(search).run_id
     return courses
 
 

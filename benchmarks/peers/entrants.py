@@ -14,7 +14,7 @@ from benchmarks.peers.ours import ALIASES
 from benchmarks.recordings import RecordingFile
 from harness.core.errors import UsageError
 from harness.search import resolve_techniques, techniques
-from harness.search.techniques import OWN
+from harness.search.techniques import OURS
 
 LEARNS = "auto"
 """The only entrant that learns from recordings of other devices."""
@@ -93,7 +93,7 @@ def entrants(only: Sequence[str]) -> tuple[list[Entrant], list[str]]:
             raise UsageError("; ".join(lacking))
         return list(chosen), []
     lacking = _lacking(OTHERS)
-    ours = [own.name for own in OWN if own.name not in resolve_techniques(["auto"])]
+    ours = [made.name for made in OURS if made.name not in resolve_techniques(["auto"])]
     own = [Entrant("", name) for name in ("auto", *ours, *ALIASES)]
     there = [name for name in OTHERS if not _lacking([name])]
     return [*own, *(entrant for name in there for entrant in _named(name))], lacking

@@ -85,11 +85,9 @@ class Ours:
             store = Store(engine)
             plan = self._plan(options)
             interface = InputInterface(self._spec, plan.problem, self._space, self._measurer)
-            search = InputSearch(
-                plan, self._space, interface, store, Ledger(), note, transfer=transfer
-            )
+            search = InputSearch(plan, options, interface, store, Ledger(), note, transfer=transfer)
             with contextlib.suppress(BudgetSpent):
-                search_input(search, options)
+                search_input(search)
             store.close()
 
     def _plan(self, options: SearchOptions) -> RunPlan:

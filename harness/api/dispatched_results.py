@@ -22,7 +22,9 @@ def space_of(options: DispatchOptions, campaigns: Sequence[Results]) -> Spec:
     if isinstance(path, Spec):
         return path
     if path is None:
-        by_name = {results.campaign.space_name: results for results in campaigns}
+        by_name: dict[str, Results] = {}
+        for results in campaigns:  # of each space, the campaign that was worked on last
+            by_name.setdefault(results.campaign.space_name, results)
         results = the_one(list(by_name.values()), "choose one with --space NAME")
         if results.is_recorded:
             return _recorded_spec(results)

@@ -34,7 +34,6 @@ from harness.report.findings import Findings
 from harness.results import without_password
 from harness.results.caveats import record_lines
 from harness.results.fitting import changed_data_lines
-from harness.results.provenance import EVERY
 from harness.results.view import Results, read_results
 from harness.space_file import Spec
 from harness.space_file.program import CommandLine, NoLauncher, command_line
@@ -170,7 +169,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
         hint = suggestion(options.choice, CHOICES)
         raise UsageError(f"no choice `{options.choice}`; {hint}")
     package.check_folder(options.output)
-    campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
+    campaigns = read_results(options.database, options.space, all_campaigns=True, builds=False)
     spec = space_of(options, campaigns)
     results = results_of(campaigns, spec, options)
     arch = _arch(options.arch, results)

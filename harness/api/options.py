@@ -72,17 +72,6 @@ def json_flag() -> Any:
     )
 
 
-def version_option(default: str = "newest") -> Any:
-    """Make the option that chooses a version of an edited kernel (harness.results.provenance)."""
-    return option(
-        TEXT,
-        "VERSION",
-        "version of an edited kernel: newest (tuned last), all, or one that analyse lists "
-        f"(default {default})",
-        default=default,
-    )
-
-
 @dataclass(frozen=True)
 class DispatchOptions(Options):
     """Learn which configuration suits which input, judge the choice on held-out inputs, and write
@@ -259,7 +248,8 @@ class AnalyseOptions(Options):
     space: str | None = option(TEXT, "NAME")
     """only the space of this name"""
     all_campaigns: bool = flag()
-    """include campaigns that a later --fresh replaced"""
+    """include campaigns that a later --fresh replaced, and those of earlier versions of an edited
+    kernel"""
     summary: bool = flag()
     """only print programs by devices: failures, and speed-ups over each baseline"""
     by_input: str | None = option(
@@ -268,7 +258,6 @@ class AnalyseOptions(Options):
     """print the worst, default and predicted time of each input; predicted by tree, ensemble or
     gadapt (G-ADAPT's model), without this input (default: the one that harness dispatch
     writes)"""
-    kernel_version: str = version_option()
     json: bool = json_flag()
     target: str = option(TEXT, "NAME", default=SLOWDOWN)
     """predict slowdown (default), time_s, or an observed quantity"""

@@ -25,7 +25,6 @@ from harness.display.progress import Display
 from harness.measure.choose import fitted_to, open_measurer
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import new_seed
-from harness.results.provenance import EVERY
 from harness.results.view import read_results
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
@@ -168,7 +167,7 @@ def _space(options: DispatchOptions, shipped: ModuleType) -> Spec:
     """Load the space: the file that is named, or that of the databases."""
     databases = options.database or shipped.PROVENANCE["databases"]
     name = None if options.database else shipped.NAME
-    campaigns = [] if options.spec else read_results(databases, name, kernel_version=EVERY)
+    campaigns = [] if options.spec else read_results(databases, name)
     spec = space_of(options, campaigns)
     if spec.program_sha256 != shipped.PROVENANCE["kernel_sha256"]:
         raise UsageError(

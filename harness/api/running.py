@@ -28,7 +28,7 @@ from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
 from harness.results.fitting import changed_data_lines
-from harness.results.provenance import set_aside_lines
+from harness.results.provenance import set_aside_sentence
 from harness.results.url import shown_database
 from harness.search import SearchOptions
 from harness.tuning import Campaign, CampaignPlan
@@ -187,8 +187,9 @@ def _describe_start(request: TuneRequest, campaign: Campaign) -> Iterator[str]:
     Raises UsageError for a recording of which nothing can be used.
     """
     database = shown_database(request.database)
-    for line in set_aside_lines(campaign.set_aside(), [database]):
-        yield f"note: {line}"
+    set_aside = set_aside_sentence(campaign.set_aside(), [database])
+    if set_aside:
+        yield f"note: {set_aside}"
     if campaign.fitting.sentence:
         yield f"note: {campaign.fitting.sentence}"
     for line in changed_data_lines(campaign.fitting.changed):

@@ -198,11 +198,11 @@ class Session:
 
         campaign, count = self._campaign, len(self.inputs)
         number = self.inputs.index(problem) + 1
-        begun = prepared(campaign, problem, list(self._begun))
-        steps = begun.space.budget(begun.plan.test_limit)
+        options = dataclasses.replace(campaign.options, stop_at=None)
+        begun = prepared(campaign, problem, list(self._begun), options)
+        steps = begun.interface.space.budget(options.test_limit)
         stored = min(steps, len(begun.answers))
         campaign.display.begin_stage(f"[{number}/{count}] {problem}", steps, stored)
-        options = dataclasses.replace(campaign.options, stop_at=None)
-        search = self._searches.enter_context(open_search(begun, options))
+        search = self._searches.enter_context(open_search(begun))
         campaign.runs[problem] = search.run_id
         return search

@@ -18,7 +18,7 @@ from harness.api.results import findings_of
 from harness.commands.run import print_json
 from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key
-from harness.core.text import counted
+from harness.core.text import counted, first_few
 from harness.dispatch.learners import gadapt_judgement
 from harness.dispatch.matrix import Matrix
 from harness.display import sections
@@ -29,8 +29,9 @@ from harness.models.starchart import Growth, TreeTarget, describe, settings_belo
 from harness.models.starchart.reading import rows_inside
 from harness.report.page import by_input as by_input_section
 from harness.results import without_password
+from harness.results.campaigns import StoredCampaign
 from harness.results.notes import RERUN
-from harness.results.provenance import NEWEST, set_aside_lines
+from harness.results.provenance import differing, set_aside_sentence
 from harness.results.view import Results, read_results
 
 _MOST_LEFT_OUT = 64  # inputs that are held out one by one; if there are more, in parts
@@ -41,13 +42,7 @@ _MOST_SETTINGS = 20
 def run(options: AnalyseOptions) -> int:
     """Print every Results; return 2 if anything that was asked for could not be printed."""
     console = make_console()
-    campaigns = read_results(
-        options.database,
-        options.space,
-        options.all_campaigns,
-        builds=False,
-        kernel_version=options.kernel_version,
-    )
+    campaigns = read_results(options.database, options.space, options.all_campaigns, builds=False)
     if options.json:
         print_json(describe_analyses(list(map(findings_of, campaigns))))
         return 0
@@ -61,10 +56,10 @@ def run(options: AnalyseOptions) -> int:
         _print(console, results, title, options)
         for results, title in zip(campaigns, _titles(campaigns), strict=True)
     ]
-    if options.kernel_version == NEWEST:
+    if not options.all_campaigns:
         others = dict.fromkeys(version for results in campaigns for version in results.others)
-        shown = map(without_password, options.database)
-        print_lines(console, set_aside_lines(list(others), list(shown)))
+        set_aside = set_aside_sentence(list(others), list(map(without_password, options.database)))
+        print_lines(console, filter(None, [set_aside]))
     if len(campaigns) > 1:
         _print_summary(console, campaigns)
     if options.platforms:
@@ -82,13 +77,22 @@ def _print_summary(console: Console, campaigns: Sequence[Results]) -> None:
 
 
 def _titles(campaigns: Sequence[Results]) -> Iterator[str]:
-    """Yield the title of each, with campaign and program where two titles are the same."""
+    """Yield the title of each Results; where several have one title, with the campaign, the version
+    of the kernel and what differs in it from the version that was tuned last."""
     names = [results.title for results in campaigns]
+    last: dict[str, StoredCampaign] = {}
     for name, results in zip(names, campaigns, strict=True):
-        key = results.campaign.key
-        which = f", campaign {key.campaign} of kernel version {key.program_sha256[:8]}"
+        campaign = results.campaign
+        tuned_last = last.setdefault(name, campaign)
+        title = name
+        if names.count(name) > 1:
+            version = campaign.key.program_sha256[:8]
+            title += f", campaign {campaign.key.campaign} of kernel version {version}"
+        changed = differing(campaign.program_parts, tuned_last.program_parts)
+        if changed:
+            title += f" (differs in {first_few(changed, ', ')})"
         databases = ", ".join(map(without_password, results.databases))
-        yield f"{name}{which if names.count(name) > 1 else ''}, from {databases}"
+        yield f"{title}, from {databases}"
 
 
 def _print(console: Console, results: Results, title: str, options: AnalyseOptions) -> bool:

@@ -25,9 +25,7 @@ from harness.results.view import Results, read_results
 
 def run(options: ExportOptions) -> int:
     """Export a campaign's measurements; return the exit code."""
-    results, *others = read_results(
-        options.database, options.space, kernel_version=options.kernel_version
-    )
+    results, *others = read_results(options.database, options.space)
     latest = [measured.rows.selected for measured in results.measured.values()]
     if not latest:
         database = without_password(options.database)

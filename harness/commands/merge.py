@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.commands.options import MergeOptions
-from harness.core.errors import UsageError
+from harness.core.errors import HarnessError, UsageError
 from harness.core.text import counted
 from harness.results.database import check_database, reading, writing
 from harness.results.merge import merge_database
@@ -19,9 +19,18 @@ def run(options: MergeOptions) -> int:
             raise UsageError(f"{without_password(database)} is both OUT and an IN; name it once")
         with reading(database, stock=True):
             pass  # an unreadable input is an error before OUT is created or changed
+    path = sqlite_path(out)
+    is_new = path is not None and not path.exists()
     with writing(out) as engine:
         for database in inputs:
-            added = merge_database(engine, database, options.kernel_version)
+            try:
+                added = merge_database(engine, database)
+            except HarnessError:
+                if is_new and path is not None:  # nothing was added to it
+                    engine.dispose()
+                    path.unlink()
+                raise
+            is_new = False
             runs, samples = counted(added.runs, "run"), counted(added.samples, "sample")
             measurements = counted(added.measurements, "measurement")
             name = without_password(added.database)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from harness.api.options import PAGE, device_option, json_flag, version_option
+from harness.api.options import PAGE, device_option, json_flag
 from harness.compare import FEWEST_OCCASIONS, LEVEL, MOST_OCCASIONS, OCCASIONS, RUN_NOISE, THRESHOLD
 from harness.core.errors import UsageError
 from harness.core.files import check_output, check_writable, write_file
@@ -148,7 +148,6 @@ class ExportOptions(Options):
     """only the space of this name"""
     output: Path | None = option(PATH, "FILE")
     """file to write (default: the space's name, next to the database)"""
-    kernel_version: str = version_option()
 
     def check(self) -> None:
         """Refuse an output that cannot be written."""
@@ -169,7 +168,6 @@ class MergeOptions(Options):
     """database to add to (SQLite file or postgresql:// URL); may be new"""
     inputs: Sequence[str] = argument(TEXT, "IN", nargs="+")
     """database to add (SQLite file or postgresql:// URL)"""
-    kernel_version: str = version_option("all")
 
 
 # ------------------------------------------------------------------------ devices and schema
@@ -224,7 +222,6 @@ class ReportOptions(Options):
     weights: Path | None = option(PATH, "FILE")
     """a workload: judge the choice by how often inputs come, and show how many calls the tuned
     range covers"""
-    kernel_version: str = version_option()
     json: bool = json_flag()
 
     def check(self) -> None:

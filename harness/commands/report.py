@@ -12,9 +12,7 @@ from harness.results.view import read_results
 
 def run(options: ReportOptions) -> int:
     """Write the page; return the exit code."""
-    results = read_results(
-        options.database, options.space, builds=False, kernel_version=options.kernel_version
-    )
+    results = read_results(options.database, options.space, builds=False)
     write_report(options.output, results, weights=options.weights)
     if not options.json:
         print_line(make_console(), f"{options.output}: the report")

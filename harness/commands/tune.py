@@ -192,7 +192,7 @@ def _print_choice_by_input(console: Console, done: Tuned) -> None:
     if learnt.single is not None and path is not None:
         tuned_on = results.campaign.environment.device
         spec, devices = done.campaign.spec, {tuned_on}
-        for stored in done.store.read(lambda: campaigns(done.store.connection)):
+        for stored in done.store.transact(lambda: campaigns(done.store.connection)):
             if (stored.space_name, stored.key.program_sha256) == (spec.name, spec.program_sha256):
                 devices.add(stored.environment.device)
         words = [shown_database(done.request.database), "-o", "out"]

@@ -32,7 +32,7 @@ from harness.core.records import Config, Environment, Input, Interleaved, Measur
 from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import join
-from harness.results import FINAL, RunPlan, Store, sqlite_path, without_password
+from harness.results import COMPLETE, FINAL, RunPlan, Store, sqlite_path, without_password
 from harness.results.notes import RERUN, Notes
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
@@ -314,7 +314,7 @@ def rerun_kernel(
             if failed:
                 broken[problem] = failed
             for rerun in sides:
-                store.end_run(rerun.run_ids[problem], "complete")
+                store.end_run(rerun.run_ids[problem], COMPLETE)
                 running.remove(rerun.run_ids[problem])
             step(str(problem))
     return sides[0].results(), dataclasses.replace(sides[1].results(), broken=broken)
@@ -346,5 +346,5 @@ def _begin(store: Store, side: RerunSide, problems: Sequence[Input]) -> dict[Inp
     facts: Notes = {"facts": notes()}
     plans = {problem: side.plan(problem, number) for problem in problems}
     return store.transact(
-        lambda: {problem: store.begin_run(plan, facts).id for problem, plan in plans.items()}
+        lambda: {problem: store.begin_run(plan, facts) for problem, plan in plans.items()}
     )

@@ -17,5 +17,5 @@ from harness.results.measured import by_configs, interleaved_groups
 from harness.results.merge import Added, merge_database
 from harness.results.read import CampaignKey, read_measurements
 from harness.results.schema import ABLATION, CANDIDATE, CHOICE, CROSS, FINAL, SEARCHED
-from harness.results.store import RunPlan, Store
+from harness.results.store import COMPLETE, INTERRUPTED, RunPlan, Store
 from harness.results.url import sqlite_path, without_password

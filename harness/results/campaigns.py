@@ -133,19 +133,14 @@ def campaigns(connection: Connection) -> list[StoredCampaign]:
 
     Raises ResultsError where the database is damaged.
     """
-    with refusing_damage(connection):
-        return campaigns_of(with_space(connection, read_run_rows(connection)))
-
-
-def campaigns_of(runs: Iterable[Row]) -> list[StoredCampaign]:
-    """Return the campaigns of runs, the one that was worked on last first."""
     grouped: dict[tuple[CampaignKey, str], list[Row]] = {}
-    for run in runs:
-        grouped.setdefault((_key(run), run["space"]["name"]), []).append(run)
     made: list[tuple[tuple[str, int], StoredCampaign]] = []
-    for of_campaign in grouped.values():
-        last = max(of_campaign, key=_moment)
-        made.append((_moment(last), replace(_campaign(last), runs=of_campaign)))
+    with refusing_damage(connection):
+        for run in with_space(connection, read_run_rows(connection)):
+            grouped.setdefault((_key(run), run["space"]["name"]), []).append(run)
+        for of_campaign in grouped.values():
+            last = max(of_campaign, key=_moment)
+            made.append((_moment(last), replace(_campaign(last), runs=of_campaign)))
     made.sort(key=itemgetter(0), reverse=True)
     return [campaign for _, campaign in made]
 

@@ -24,7 +24,6 @@ from sqlalchemy.pool import StaticPool
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.files import obstacle
 from harness.core.locks import FileHeld, locked_file
-from harness.core.plain_pickle import UnsafePickle
 from harness.core.records import Environment
 from harness.core.text import command_line, printable
 from harness.results import schema, stock
@@ -98,11 +97,6 @@ def writing(database: str, notice: Notice = _print_notice) -> Iterator[Engine]:
                 f"{without_password(database)} cannot be written: {_reason(error)}; what was "
                 "committed before is kept. Run the same command again to go on"
             ) from None
-        except UnsafePickle as error:
-            raise ResultsError(
-                f"OpenTuner's tables in {without_password(database)} are damaged: {error}; copy "
-                "the database again from the original, or choose another --database"
-            ) from None
         finally:
             engine.dispose()
 
@@ -175,7 +169,8 @@ def _this_process() -> dict[str, object]:
 
 def _who_holds(database: str) -> DatabaseBusy:
     """Describe the process that writes to the database, and what to do instead."""
-    name, row = without_password(database), None
+    name = without_password(database)
+    row = None
     # Where it is only just being made, its writer is not noted yet.
     with suppress(ResultsError), reading(database) as engine, engine.connect() as connection:
         row = connection.execute(select(schema.writers)).mappings().first()
@@ -280,11 +275,9 @@ def _opened(engine: Engine, database: str) -> Iterator[tuple[Connection, list[st
         try:
             connection = stack.enter_context(engine.connect())
             tables = inspect(connection).get_table_names()
-        except (DBAPIError, UnicodeDecodeError) as error:
-            not_text = isinstance(error, UnicodeDecodeError)
-            reason = "the names of its tables are no text" if not_text else _reason(error)
+        except (DBAPIError, UnicodeDecodeError) as error:  # names of tables that are no text
             what = "is no results database" if sqlite_path(database) else "cannot be opened"
-            raise ResultsError(f"{without_password(database)} {what}: {reason}") from None
+            raise ResultsError(f"{without_password(database)} {what}: {_reason(error)}") from None
         yield connection, tables
 
 
@@ -300,7 +293,9 @@ def _locked(database: str) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             if path is not None:
-                stack.enter_context(locked_file(_lock_file(path)))
+                path = path.resolve()  # a link and its target are the same database
+                path.parent.mkdir(exist_ok=True)  # not its parents: their names are mistyped
+                stack.enter_context(locked_file(path.with_name(path.name + ".lock")))
         except FileHeld:
             raise _who_holds(database) from None
         except (OSError, NotImplementedError) as error:
@@ -327,13 +322,6 @@ def check_database(database: str) -> None:
 def _unwritable(database: str, reason: object) -> ResultsError:
     name = without_password(database)
     return ResultsError(f"{name} cannot be written: {reason}; name another database")
-
-
-def _lock_file(path: Path) -> Path:
-    """Return the lock file next to a SQLite file, whose folder is made."""
-    path = path.resolve()  # a link and its target are the same database
-    path.parent.mkdir(exist_ok=True)  # not its parents: their names are mistyped
-    return path.with_name(path.name + ".lock")
 
 
 # ------------------------------------------------------------------------ the engine

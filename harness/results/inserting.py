@@ -1,4 +1,7 @@
-"""Insert and update rows, and find rows by their natural keys."""
+"""Insert and update rows, and find rows by their keys.
+
+A row of OpenTuner's and the one of ours that extends it are inserted and updated as one.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,13 @@ from operator import itemgetter
 from typing import Any
 
 import pydantic_core
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Executable,
-    Select,
-    Table,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Column, ColumnElement, Connection, Executable, Table, insert, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from harness.results import schema
 from harness.results.url import POSTGRES
 
-NaturalKey = tuple[Any, ...]
+Key = tuple[Any, ...]
 
 NATURAL_KEYS: Mapping[Table, tuple[str, ...]] = {
     schema.environments: ("fingerprint",),
@@ -38,17 +31,26 @@ same row."""
 Row = Mapping[str, Any]
 
 
-def insert_returning_ids(connection: Connection, table: Table, rows: Iterable[Row]) -> list[int]:
-    """Insert rows that are not there, and return their ids, in order."""
-    stored = list(map(_storable_row, rows))
-    return [*connection.execute(_insert(table), stored).scalars()] if stored else []
-
-
 def insert_rows(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
-    """Insert rows that have their ids."""
-    stored = list(map(_storable_row, rows))
+    """Insert rows into one table; they have their ids, or nobody asks for these."""
+    stored = [_storable_row(row) for row in rows]
     if stored:
-        connection.execute(_insert_only(table), stored)
+        connection.execute(_insert(table), stored)
+
+
+def insert_returning_ids(connection: Connection, table: Table, rows: Sequence[Row]) -> list[int]:
+    """Insert rows that are not there, with what extends them; return their ids, in order."""
+    if not rows:
+        return []
+    stored = [_cells(table, row) for row in rows]
+    ids = list(connection.execute(_insert_returning(table), stored).scalars())
+    if table in schema.EXTENSIONS:
+        extension = schema.EXTENSIONS[table]
+        extending = [_cells(extension, row) for row in rows]
+        for row_id, row in zip(ids, extending, strict=True):
+            row["id"] = row_id
+        connection.execute(_insert(extension), extending)
+    return ids
 
 
 def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) -> list[int]:
@@ -60,81 +62,91 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) ->
     if not rows:
         return []
     names = NATURAL_KEYS[table]
-    keys = [tuple(row[name] for name in names) for row in rows]
     # Always in the same order: two writers would wait for each other's rows.
-    stored = [
-        _storable_row(row) for _, row in sorted(zip(keys, rows, strict=True), key=itemgetter(0))
-    ]
+    ordered = sorted(rows, key=itemgetter(*names))
+    stored = [_cells(table, row) for row in ordered]
     added = connection.execute(_insert_missing(table, connection.dialect.name), stored)
     ids_by_key = {tuple(key): row_id for row_id, *key in added}
+    keys = keys_of(rows, names)
     missing = [key for key in keys if key not in ids_by_key]
-    columns = [table.c[name] for name in names]
-    ids_by_key |= find_rows(connection, select(table.c.id, *columns), columns, missing)
+    ids_by_key |= find_rows(connection, table, names, missing)
     return [ids_by_key[key] for key in keys]
 
 
 @cache  # to make it takes longer than to execute it
 def _insert(table: Table) -> Executable:
-    return insert(table).returning(table.c.id, sort_by_parameter_order=True)
-
-
-@cache
-def _insert_only(table: Table) -> Executable:
     return insert(table)
 
 
 @cache
+def _insert_returning(table: Table) -> Executable:
+    return insert(table).returning(table.c.id, sort_by_parameter_order=True)
+
+
+@cache
 def _insert_missing(table: Table, dialect: str) -> Executable:
-    made: Any = (postgresql if dialect == POSTGRES else sqlite).insert(table)
-    columns = (table.c[name] for name in NATURAL_KEYS[table])
-    query: Executable = made.on_conflict_do_nothing().returning(table.c.id, *columns)
-    return query
-
-
-def find_rows(
-    connection: Connection,
-    chosen: Select[Any],
-    columns: Sequence[Column[Any]],
-    keys: Sequence[NaturalKey],
-) -> dict[NaturalKey, int]:
-    """Return the ids of rows by their values in these columns, of equal rows the first; missing
-    rows are left out.
-
-    `chosen` selects the id, and then the columns, perhaps by joins.
-    """
-    if not keys:
-        return {}
-    # SQLite uses its indices for each list by itself, but not for a list of tuples.
-    for column, values in zip(columns, zip(*keys, strict=True), strict=True):
-        chosen = chosen.where(_among(column, set(values)))
-    wanted = set(keys)
-    ids_by_key: dict[NaturalKey, int] = {}
-    for row_id, *key in connection.execute(chosen.order_by(chosen.selected_columns[0])):
-        if tuple(key) in wanted:
-            ids_by_key.setdefault(tuple(key), row_id)
-    return ids_by_key
-
-
-def _among(column: ColumnElement[Any], values: set[Any]) -> ColumnElement[bool]:
-    among = column.in_(values - {None})
-    return among | column.is_(None) if None in values else among
+    columns = [table.c[name] for name in NATURAL_KEYS[table]]
+    made: postgresql.Insert | sqlite.Insert = sqlite.insert(table)
+    if dialect == POSTGRES:
+        made = postgresql.insert(table)
+    return made.on_conflict_do_nothing().returning(table.c.id, *columns)
 
 
 def update_row(connection: Connection, table: Table, row_id: int, changes: Row) -> None:
-    """Change cells of a row."""
-    connection.execute(update(table).where(table.c.id == row_id), _storable_row(changes))
+    """Change cells of a row, and of the one that extends it."""
+    columns = schema.columns_of(table)
+    for part in {columns[name].table for name in changes}:
+        connection.execute(update(part).where(part.c.id == row_id), _cells(part, changes))
+
+
+def keys_of(rows: Iterable[Row], names: Sequence[str]) -> list[Key]:
+    """Return the cells of these columns, row by row."""
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def find_rows(
+    connection: Connection, table: Table, names: Sequence[str], keys: Sequence[Key]
+) -> dict[Key, int]:
+    """Return the ids of rows by their cells in these columns, of equal rows the first; missing rows
+    are left out."""
+    if not keys:
+        return {}
+    columns = [schema.columns_of(table)[name] for name in names]
+    query = schema.select_extended(table, table.c.id, *columns)
+    # SQLite uses its indices for each list by itself, but not for a list of tuples.
+    for position, column in enumerate(columns):
+        query = query.where(_among(column, {key[position] for key in keys}))
+    wanted = set(keys)
+    ids_by_key: dict[Key, int] = {}
+    for row_id, *cells in connection.execute(query.order_by(table.c.id)):
+        key = tuple(cells)
+        if key in wanted:
+            ids_by_key.setdefault(key, row_id)
+    return ids_by_key
+
+
+def _among(column: Column[Any], values: set[Any]) -> ColumnElement[bool]:
+    among = column.in_(values - {None})
+    if None in values:
+        return among | column.is_(None)
+    return among
+
+
+def _cells(table: Table, row: Row) -> dict[str, Any]:
+    """Return the cells of a row that a table has, without its id, as they can be stored."""
+    cells = {name: cell for name, cell in row.items() if name in table.c}
+    cells.pop("id", None)
+    return _storable_row(cells)
 
 
 def _storable_row(row: Row) -> dict[str, Any]:
-    """Return a row as it can be stored."""
-    return {name: _storable(v) if isinstance(v, str) else v for name, v in row.items()}
-
-
-def _storable(text: str) -> str:
     """Escape NUL and bytes that are no text, which a compiler or driver may print."""
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+    stored = dict(row)
+    for name, cell in row.items():
+        if isinstance(cell, str) and ("\0" in cell or not cell.isascii()):
+            text = cell.encode("utf-8", "backslashreplace").decode("utf-8")
+            stored[name] = text.replace("\0", "\\x00")
+    return stored
 
 
 def to_json(value: object) -> str:

@@ -13,39 +13,38 @@ OpenTuner made alone, the rows that extend its own are made (`harness.results.op
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, islice
-from typing import Any
 
 import numpy as np
-from sqlalchemy import Column, Connection, Engine, Select, Table, inspect, select
+from sqlalchemy import Connection, Engine, Table, inspect, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from harness.core.errors import ResultsError
 from harness.results import schema, stock
-from harness.results.campaigns import campaigns_of, with_space
+from harness.results.campaigns import campaigns
 from harness.results.database import hold_campaign, reading, shown_name, writing
 from harness.results.inserting import (
     NATURAL_KEYS,
-    NaturalKey,
+    Key,
     find_rows,
     insert_missing,
     insert_returning_ids,
     insert_rows,
+    keys_of,
     update_row,
 )
 from harness.results.notes import last_moment
 from harness.results.opentuner import stock_rows
-from harness.results.provenance import EVERY, of_version
 from harness.results.read import check_measurements, check_times
 from harness.results.reader import (
     Cells,
     Row,
     read_cells,
     read_rows,
-    read_run_rows,
     referred,
     refusing_damage,
     rows_of,
@@ -58,55 +57,30 @@ _CHUNK = 1_000
 """Rows that are looked up in one query."""
 
 
-class _RowKind:
-    """Rows of a table, with what extends them, and the columns by which rows of two databases are
-    the same. Of a row that goes on, the columns `changing` change."""
+_KEYS: Mapping[Table, Sequence[str]] = {
+    schema.environments: NATURAL_KEYS[schema.environments],
+    schema.spaces: NATURAL_KEYS[schema.spaces],
+    stock.program: ["project", "name"],
+    stock.program_version: ["program_id", "version", "parameter_info"],
+    stock.machine_class: ["name"],
+    stock.machine: ["name"],  # OpenTuner finds a machine by its name alone
+    stock.input_class: ["program_id", "name", "size"],
+    stock.configuration: ["program_id", "hash"],
+    stock.problem: ["input_class_id", "path", "extra"],
+    stock.tuning_run: ["uuid"],
+    schema.builds: NATURAL_KEYS[schema.builds],
+    stock.result: ["uuid"],
+    stock.desired_result: ["tuning_run_id", "configuration_id", "request_date"],
+    schema.commands: ["uuid"],
+}
+"""What is merged, and the columns by which rows of two databases are the same; tables to whose rows
+others refer come first. OpenTuner's tables of bandits, which nobody reads, are not."""
 
-    def __init__(self, table: Table, key: Sequence[str], changing: Sequence[str] = ()) -> None:
-        self.table = table
-        self.key = key
-        self.changing = changing
-        self.extension = schema.EXTENSIONS.get(table)
-        self.columns: dict[str, Column[Any]] = dict(table.columns)
-        for column in () if self.extension is None else self.extension.columns:
-            self.columns.setdefault(column.name, column)
-        # The columns that refer to rows; of two tables whose rows are one, to OpenTuner's.
-        extended = {ours: of_opentuner for of_opentuner, ours in schema.EXTENSIONS.items()}
-        self.references: dict[str, Table] = {}
-        for name, column in self.columns.items():
-            for key_column in column.foreign_keys:
-                to = key_column.column.table
-                self.references[name] = extended.get(to, to)
-
-    def select(self, *columns: Column[Any]) -> Select[Any]:
-        """Select columns of these rows."""
-        query = select(*columns).select_from(self.table)
-        return query if self.extension is None else query.join(self.extension)
-
-
-_RUNS = _RowKind(
-    stock.tuning_run,
-    ["uuid"],
-    changing=["state", "end_date", "final_config_id", "test_limit", "notes"],
-)
-_KINDS = (
-    _RowKind(schema.environments, NATURAL_KEYS[schema.environments]),
-    _RowKind(schema.spaces, NATURAL_KEYS[schema.spaces]),
-    _RowKind(stock.program, ["project", "name"]),
-    _RowKind(stock.program_version, ["program_id", "version", "parameter_info"]),
-    _RowKind(stock.machine_class, ["name"]),
-    _RowKind(stock.machine, ["name"]),  # OpenTuner finds a machine by its name alone
-    _RowKind(stock.input_class, ["program_id", "name", "size"]),
-    _RowKind(stock.configuration, ["program_id", "hash"]),
-    _RowKind(stock.problem, ["input_class_id", "path", "extra"]),
-    _RUNS,
-    _RowKind(schema.builds, NATURAL_KEYS[schema.builds]),
-    _RowKind(stock.result, ["uuid"]),
-    _RowKind(stock.desired_result, ["tuning_run_id", "configuration_id", "request_date"]),
-    _RowKind(schema.commands, ["uuid"], changing=["ended_at", "left_out", "stages"]),
-)
-"""What is merged; kinds to whose rows others refer come first. OpenTuner's tables of bandits, which
-nobody reads, are not."""
+_CHANGING: Mapping[Table, Sequence[str]] = {
+    stock.tuning_run: ["state", "end_date", "final_config_id", "test_limit", "notes"],
+    schema.commands: ["ended_at", "left_out", "stages"],
+}
+"""The columns that change where a run or a command goes on."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +93,8 @@ class Added:
     samples: int
 
 
-def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -> Added:
+def merge_database(engine: Engine, database: str) -> Added:
     """Add the rows of `database` that the engine's database lacks; the engine is open for writing.
-    Of a kernel that was edited only `kernel_version` is added (see `harness.results.provenance`).
 
     Raises ResultsError, and then adds nothing at all, where the other database cannot be read or
     holds anything that nobody writes.
@@ -132,21 +105,17 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
         refusing_damage(opened),
         _extended(opened) as source,
     ):
-        runs = list(with_space(source, read_run_rows(source)))
-        chosen = of_version(campaigns_of(runs), kernel_version)
-        programs = {campaign.key.program_sha256 for campaign in chosen}
+        merged = campaigns(source)
 
         def merge() -> Counter[str]:
             with engine.begin() as target:
-                for campaign in chosen:
-                    name, key = campaign.space_name, campaign.key
-                    hold_campaign(target, name, campaign.environment, key.program_sha256)
+                for campaign in merged:
+                    name = campaign.space_name
+                    program = campaign.key.program_sha256
+                    hold_campaign(target, name, campaign.environment, program)
             with engine.begin() as target:
                 lock_shared_rows(target)
-                merging = _Merge(source, target)
-                if kernel_version != EVERY:
-                    merging.leave_out(runs, programs)
-                return merging.run()
+                return _Merge(source, target).run()
 
         added = repeated(merge)
     return Added(database, added["tuning_run"], added["result"], added["samples"])
@@ -159,15 +128,15 @@ def _extended(connection: Connection) -> Iterator[Connection]:
     if not schema.is_stock(inspect(connection).get_table_names()):
         yield connection
         return
-    tables = {kind.table for kind in _KINDS}.difference(schema.OURS)
-    rows = {table.name: list(read_rows(connection, table)) for table in tables}
-    rows |= stock_rows(
-        {name: {row["id"]: row for row in of_table} for name, of_table in rows.items()}
-    )
+    tables: dict[str, dict[int, Row]] = {}
+    for table in _KEYS.keys() - set(schema.OURS):
+        tables[table.name] = {row["id"]: row for row in read_rows(connection, table)}
+    ours = stock_rows(tables)
     with writing("sqlite://") as copy, copy.begin() as target:
         for table in schema.metadata.sorted_tables:
+            rows = ours.get(table.name) or tables.get(table.name, {}).values()
             try:
-                insert_rows(target, table, rows.get(table.name, ()))
+                insert_rows(target, table, rows)
             except IntegrityError as error:
                 raise ValueError(f"a row of {table.name} refers to none: {error.orig}") from None
         yield target
@@ -177,95 +146,91 @@ class _Merge:
     """One merge: rows are translated to the target's ids, and added in chunks."""
 
     def __init__(self, source: Connection, target: Connection) -> None:
-        self._source, self._target = source, target
+        self._source = source
+        self._target = target
         self._ids: dict[Table, dict[int, int]] = {}  # by table: the source's id -> the target's
         self._left_out: dict[Table, set[int]] = {}  # by table: the ids that are not merged
-
-    def leave_out(self, runs: Sequence[Row], programs: set[str]) -> None:
-        """Leave out the runs of other programs than these, and what belongs to them."""
-        others = [run for run in runs if run["space"]["program_sha256"] not in programs]
-        self._left_out[schema.spaces] = {run["space_id"] for run in others}
-        self._left_out[stock.tuning_run] = {run["id"] for run in others}
 
     def run(self) -> Counter[str]:
         """Merge all rows, and return the number of those that were added, by table."""
         count: Counter[str] = Counter()
-        for kind in _KINDS:
-            self._ids[kind.table] = {}
-            rows = self._wanted(kind)
+        for table in _KEYS:
+            self._ids[table] = {}
+            rows = self._wanted(table)
             while chunk := list(islice(rows, _CHUNK)):
-                if kind.table is stock.result:
+                if table is stock.result:
                     _check(chunk)
-                added = self._add(kind, chunk)
-                count[kind.table.name] += len(added)
-                if kind.table is stock.result:
+                added = self._add(table, chunk)
+                count[table.name] += len(added)
+                if table is stock.result:
                     count["samples"] += sum(len(row["samples_s"]) for row in added)
         return count
 
-    def _wanted(self, kind: _RowKind) -> Iterator[Row]:
-        """Yield the rows of a kind but those that are left out, or refer to one that is."""
-        left_out = self._left_out.setdefault(kind.table, set())
-        if kind.extension is not None:  # another program wrote a row that is not extended
-            query = select(kind.table.c.id).outerjoin(kind.extension)
-            others = query.where(kind.extension.c.id.is_(None))
-            left_out.update(self._source.execute(others).scalars())
-        columns, chosen = kind.columns.values(), kind.select(kind.table.c.id)
-        for row in rows_of(read_cells(self._source, columns, chosen)):
-            for name, to in kind.references.items():
+    def _wanted(self, table: Table) -> Iterator[Row]:
+        """Yield the rows of a table but those that another program wrote, so that they are not
+        extended, or that refer to one of these."""
+        left_out = self._left_out.setdefault(table, set())
+        if table in schema.EXTENSIONS:
+            extension = schema.EXTENSIONS[table]
+            query = select(table.c.id).outerjoin(extension).where(extension.c.id.is_(None))
+            left_out.update(self._source.execute(query).scalars())
+        columns = schema.columns_of(table).values()
+        references = _references(table)
+        for row in rows_of(
+            read_cells(self._source, columns, schema.select_extended(table, table.c.id))
+        ):
+            for name, to in references.items():
                 if row[name] in self._left_out.get(to, ()):
                     left_out.add(row["id"])
             if row["id"] not in left_out:
                 yield row
 
-    def _add(self, kind: _RowKind, rows: Sequence[Row]) -> list[Row]:
+    def _add(self, table: Table, rows: Sequence[Row]) -> list[Row]:
         """Add the rows that are new, and return them; note the ids of all in the target."""
-        there: dict[int, Row] = {}  # by the source's id, as the target has them
-        for row in rows:
-            there[row["id"]] = translated = dict(row)
-            for name, to in kind.references.items():
+        translated = [dict(row) for row in rows]
+        for name, to in _references(table).items():
+            for row in translated:
                 if row[name] is not None:
-                    translated[name] = referred(to.name, self._ids[to], row[name])
-        keys = {row_id: tuple(row[name] for name in kind.key) for row_id, row in there.items()}
-        columns = [kind.columns[name] for name in kind.key]
-        chosen = kind.select(kind.table.c.id, *columns)
-        ids = find_rows(self._target, chosen, columns, list(keys.values()))
-        new: dict[NaturalKey, Row] = {}
-        for row_id, key in keys.items():
+                    row[name] = referred(to.name, self._ids[to], row[name])
+        keys = keys_of(translated, _KEYS[table])
+        ids = find_rows(self._target, table, _KEYS[table], keys)
+        new: dict[Key, Row] = {}
+        for key, row in zip(keys, translated, strict=True):
             if key not in ids:
-                new[key] = there[row_id]
-            elif kind.changing:
-                self._update(kind, ids[key], there[row_id])
-        ids |= zip(new, self._insert(kind, list(new.values())), strict=True)
-        for row_id, key in keys.items():
-            self._ids[kind.table][row_id] = ids[key]
-        return list(new.values())
-
-    def _insert(self, kind: _RowKind, rows: Sequence[Row]) -> list[int]:
-        """Insert rows with what extends them; return their ids."""
-        insert = insert_missing if kind.table in NATURAL_KEYS else insert_returning_ids
+                new[key] = row
+            elif table in _CHANGING:
+                self._update(table, ids[key], row)
+        insert = insert_missing if table in NATURAL_KEYS else insert_returning_ids
         try:
-            ids = insert(self._target, kind.table, [_cells(kind.table, row) for row in rows])
-            if kind.extension is not None:
-                extending = [_cells(kind.extension, row) for row in rows]
-                for row_id, row in zip(ids, extending, strict=True):
-                    row["id"] = row_id
-                insert_rows(self._target, kind.extension, extending)
+            added = insert(self._target, table, list(new.values()))
         except DBAPIError as error:
             if is_repeatable(error):
                 raise
             name = shown_name(self._target)
             raise ResultsError(f"{name} cannot be written: {error.orig}") from None
-        return ids
+        ids |= zip(new, added, strict=True)
+        for row, key in zip(rows, keys, strict=True):
+            self._ids[table][row["id"]] = ids[key]
+        return list(new.values())
 
-    def _update(self, kind: _RowKind, row_id: int, row: Row) -> None:
+    def _update(self, table: Table, row_id: int, row: Row) -> None:
         """Bring a row that is there up to date, where it went on in the source."""
-        of_id = kind.select(kind.table.c.id).where(kind.table.c.id == row_id)
-        (there,) = rows_of(read_cells(self._target, kind.columns.values(), of_id))
-        if _moment(kind, row) > _moment(kind, there):
-            changes = {name: row[name] for name in kind.changing}
-            update_row(self._target, kind.table, row_id, _cells(kind.table, changes))
-            if kind.extension is not None:
-                update_row(self._target, kind.extension, row_id, _cells(kind.extension, changes))
+        of_id = schema.select_extended(table, table.c.id).where(table.c.id == row_id)
+        (there,) = rows_of(read_cells(self._target, schema.columns_of(table).values(), of_id))
+        if _moment(table, row) > _moment(table, there):
+            update_row(self._target, table, row_id, {name: row[name] for name in _CHANGING[table]})
+
+
+@cache
+def _references(table: Table) -> Mapping[str, Table]:
+    """Return the columns that refer to rows; of two tables whose rows are one, to OpenTuner's."""
+    extended = {ours: of_opentuner for of_opentuner, ours in schema.EXTENSIONS.items()}
+    references: dict[str, Table] = {}
+    for name, column in schema.columns_of(table).items():
+        for key_column in column.foreign_keys:
+            to = key_column.column.table
+            references[name] = extended.get(to, to)
+    return references
 
 
 def _check(rows: Sequence[Row]) -> None:
@@ -274,15 +239,10 @@ def _check(rows: Sequence[Row]) -> None:
     check_measurements(cells)
     counts = list(map(len, cells["samples_s"]))
     samples_s = Ragged.of([*chain.from_iterable(cells["samples_s"])], counts)
-    ids, times_s = np.array(cells["id"]), np.array(cells["time"], dtype=np.float64)
-    check_times(ids, times_s, SampleStatistics.of(samples_s))
+    times_s = np.array(cells["time"], dtype=np.float64)
+    check_times(np.array(cells["id"]), times_s, SampleStatistics.of(samples_s))
 
 
-def _cells(table: Table, row: Row) -> Row:
-    """Return the cells of a row that a table has, without its id."""
-    return {name: value for name, value in row.items() if name in table.c and name != "id"}
-
-
-def _moment(kind: _RowKind, row: Row) -> str:
+def _moment(table: Table, row: Row) -> str:
     """Return when a row was changed last."""
-    return last_moment(run_row(row)) if kind is _RUNS else row["ended_at"] or ""
+    return last_moment(run_row(row)) if table is stock.tuning_run else row["ended_at"] or ""

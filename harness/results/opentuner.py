@@ -11,9 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from math import isfinite
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from math import inf, isfinite
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from harness.core.plain_pickle import PlainObject, load_compressed
 from harness.core.records import (
@@ -30,144 +33,182 @@ from harness.core.records import (
 from harness.results import schema
 from harness.results.columns import measurement_cells
 from harness.results.database import iso
-from harness.results.notes import OPENTUNER
-from harness.results.reader import Row, referred
+from harness.results.notes import OPENTUNER, Values
+from harness.results.reader import Row
 from harness.results.stock import NO_SIZE
 
 _UNKNOWN = "not recorded"
 _OBSERVED = ("accuracy", "energy", "size", "confidence")
 _NO_INPUT = Input({})  # a row of `result` has it
+_FEATURES = TypeAdapter[dict[str, Value]](Values)
 
-_RowsById = Mapping[int, Row]
 
-
-def stock_rows(tables: Mapping[str, _RowsById]) -> dict[str, list[Row]]:
+def stock_rows(tables: Mapping[str, Mapping[int, Row]]) -> dict[str, list[Row]]:
     """Make the rows of our tables that extend those of OpenTuner's, which are given by table and
     id, and the rows to which these refer.
 
-    A run without a result is not extended, since nothing says what it was run on. Raises ValueError
-    or TypeError where OpenTuner cannot have written a row.
+    A run without a result is not extended, since nothing says what it was run on. Raises
+    ValueError, TypeError or LookupError where OpenTuner cannot have written a row.
     """
-    return _Import(tables).rows()
+    made: dict[str, list[Row]] = {table.name: [] for table in schema.OURS}
+    for row_id, machine in tables["machine"].items():
+        environment = _environment_of(machine)
+        row = environment.compared
+        row["id"] = row_id
+        row["fingerprint"] = environment.fingerprint
+        made["environments"].append(row)
+    for row_id, problem in tables["input"].items():
+        features = _features_of(problem, tables["input_class"][problem["input_class_id"]])
+        made["inputs"].append({"id": row_id, "features": features})
+    configs: dict[int, Config] = {}
+    for row_id, configuration in tables["configuration"].items():
+        configs[row_id] = config = _config_of(configuration)
+        row = {"id": row_id, "digest": config.digest, "parameters": dict(config)}
+        made["configurations"].append(row)
+
+    requestors: dict[int | None, str] = {}  # by result
+    for asked in tables["desired_result"].values():
+        requestors.setdefault(asked["result_id"], asked["requestor"])
+    results_of: dict[int, list[Row]] = {}  # by run
+    for result in tables["result"].values():
+        results_of.setdefault(result["tuning_run_id"], []).append(result)
+    runs_of: dict[tuple[int, frozenset[str]], list[Row]] = {}  # by version and names of parameters
+    for run_id, results in results_of.items():
+        run = tables["tuning_run"][run_id]
+        names = frozenset(configs[results[0]["configuration_id"]])
+        runs_of.setdefault((run["program_version_id"], names), []).append(run)
+
+    for space_id, ((version_id, _), runs) in enumerate(runs_of.items(), 1):
+        tests: list[Row] = []
+        for run in runs:
+            results = results_of[run["id"]]
+            made["runs"].append(_run_row(run, results, space_id))
+            for result in results:
+                config = configs[result["configuration_id"]]
+                made["measurements"].append(_measurement_row(run, result, config))
+            tests += results
+        version = tables["program_version"][version_id]
+        program = tables["program"][version["program_id"]]
+        seeds = [row for row in tests if requestors.get(row["id"]) == "seed"]
+        tried = [configs[row["configuration_id"]] for row in chain(seeds, tests)]
+        row = _space_row(program, version["version"], tried)
+        row["id"] = space_id
+        made["spaces"].append(row)
+    return made
 
 
-class _Import:
-    def __init__(self, tables: Mapping[str, _RowsById]) -> None:
-        self._tables = tables
-        self._configs = {key: _config_of(row) for key, row in tables["configuration"].items()}
-        self._requestors: dict[int, str] = {}
-        for asked in tables["desired_result"].values():
-            if asked["result_id"] is not None:
-                self._requestors.setdefault(asked["result_id"], asked["requestor"] or _UNKNOWN)
-        self._results: dict[int, list[Row]] = {}  # by run
-        for result in tables["result"].values():
-            self._results.setdefault(result["tuning_run_id"], []).append(result)
-
-    def rows(self) -> dict[str, list[Row]]:
-        """Return the rows by table."""
-        made: dict[str, list[Row]] = {table.name: [] for table in schema.OURS}
-        for row_id, machine in self._tables["machine"].items():
-            environment = _environment_of(machine)
-            cells = {"fingerprint": environment.fingerprint, **environment.compared}
-            made["environments"].append({"id": row_id, **cells})
-        for row_id, config in self._configs.items():
-            cells = {"digest": config.digest, "parameters": dict(config)}
-            made["configurations"].append({"id": row_id, **cells})
-        for row_id, row in self._tables["input"].items():
-            features = _features_of(row, self._row("input_class", row["input_class_id"]))
-            made["inputs"].append({"id": row_id, "features": features})
-        for space_id, (version_id, run_ids) in enumerate(self._spaces(), 1):
-            results = [row for run_id in run_ids for row in self._results[run_id]]
-            made["spaces"].append({"id": space_id, **self._space(version_id, results)})
-            made["runs"] += [self._run(run_id, space_id) for run_id in run_ids]
-            made["measurements"] += map(self._measurement, results)
-        return made
-
-    def _row(self, table: str, row_id: int) -> Row:
-        return referred(table, self._tables[table], row_id)
-
-    def _config(self, result: Row) -> Config:
-        return referred("configuration", self._configs, result["configuration_id"])
-
-    def _spaces(self) -> Iterable[tuple[int, list[int]]]:
-        """Group the runs by version of a program and the names of its parameters."""
-        spaces: dict[tuple[int, frozenset[str]], list[int]] = {}
-        for run_id, results in self._results.items():
-            run, names = self._row("tuning_run", run_id), frozenset(self._config(results[0]))
-            spaces.setdefault((run["program_version_id"], names), []).append(run_id)
-        return ((version_id, run_ids) for (version_id, _), run_ids in spaces.items())
-
-    def _run(self, run_id: int, space_id: int) -> Row:
-        """Return what extends a run."""
-        run, results = self._row("tuning_run", run_id), self._results[run_id]
-        machines = {result["machine_id"] for result in results}
-        if len(machines) > 1:
-            raise ValueError(
-                f"tuning_run {run_id} has results of {len(machines)} machines, whose times "
-                "cannot be compared"
-            )
-        (machine_id,) = machines
-        args = _plain(run["args"])
-        options = args.attributes if args else {}
-        limit, parallelism = options.get("test_limit"), options.get("parallelism")
-        techniques = options.get("technique") or [_UNKNOWN]
-        objective = _plain(run["objective"])
-        goal = objective.class_name.rpartition(".")[2] if objective else _UNKNOWN
-        last_at = iso(results[-1]["collection_date"])
-        return {
-            "id": run_id,
-            "space_id": space_id,
-            "environment_id": machine_id,
-            "input_id": results[0]["input_id"],
-            "campaign": 1,
-            "technique": ", ".join(map(str, techniques)),
-            "seed": 0,
-            "test_limit": limit if type(limit) is int and limit > 0 else len(results),
-            "parallelism": parallelism if type(parallelism) is int and parallelism > 0 else 1,
-            "harness_version": OPENTUNER,
-            "seeds": [],
-            "notes": {"record": OPENTUNER, "objective": goal, "continued_at": last_at},
-        }
-
-    def _space(self, version_id: int, results: Iterable[Row]) -> Row:
-        version = self._row("program_version", version_id)
-        program = self._row("program", version["program_id"])
-        name = program["name"] or "unnamed"
-        asked = [(self._config(row), self._requestors.get(row["id"])) for row in results]
-        seeds = (config for config, requestor in asked if requestor == "seed")
-        default = next(seeds, asked[0][0])
-        configs = dict.fromkeys(config for config, _ in asked)
-        identity = [program["project"], program["name"], version["version"]]
-        return {
-            "sha256": _digest_of([*identity, sorted(default)]),
-            "program_sha256": _digest_of(identity),
-            "name": name,
-            "title": f"{name}, recorded by OpenTuner",
-            "parameters": {
-                name: _parameter_of([c[name] for c in configs if name in c], value)
-                for name, value in default.items()
-            },
-            "constraints": [],
-            "program_parts": {},
-        }
-
-    def _measurement(self, result: Row) -> Row:
-        """Return what extends a result."""
-        run = self._row("tuning_run", result["tuning_run_id"])
-        identity = f"{run['uuid']} result {result['id']}"
-        return {
-            "id": result["id"],
-            "uuid": hashlib.sha256(identity.encode()).hexdigest()[:32],
-            "build_id": None,
-            "stage": "search",
-            "group_uuid": None,
-            **measurement_cells(_measurement_of(self._config(result), result)),
-        }
+# --------------------------------------------------------------------------------- rows
 
 
-def _plain(data: bytes | None) -> PlainObject | None:
-    value = load_compressed(data) if data else None
-    return value if isinstance(value, PlainObject) else None
+def _run_row(run: Row, results: Sequence[Row], space_id: int) -> Row:
+    """Return what extends a run."""
+    machines = {result["machine_id"] for result in results}
+    if len(machines) > 1:
+        raise ValueError(
+            f"tuning_run {run['id']} has results of {len(machines)} machines, whose times cannot "
+            "be compared"
+        )
+    options = _plain(run["args"]).attributes
+    objective = _plain(run["objective"])
+    techniques = options.get("technique") or [_UNKNOWN]
+    return {
+        "id": run["id"],
+        "space_id": space_id,
+        "environment_id": machines.pop(),
+        "input_id": results[0]["input_id"],
+        "campaign": 1,
+        "technique": ", ".join(map(str, techniques)),
+        "seed": 0,
+        "test_limit": options.get("test_limit") or len(results),
+        "parallelism": options.get("parallelism") or 1,
+        "harness_version": OPENTUNER,
+        "seeds": [],
+        "notes": {
+            "record": OPENTUNER,
+            "objective": objective.class_name.rpartition(".")[2],
+            "continued_at": iso(results[-1]["collection_date"]),
+        },
+    }
+
+
+def _plain(data: bytes | None) -> PlainObject:
+    if not data:
+        return PlainObject(_UNKNOWN)
+    read: PlainObject = load_compressed(data)
+    return read
+
+
+def _space_row(program: Row, version: str, tried: Sequence[Config]) -> Row:
+    """Describe a space by what was tried: OpenTuner records no ranges. The first configuration is
+    the default."""
+    name = program["name"] or "unnamed"
+    default = tried[0]
+    identity = [program["project"], program["name"], version]
+    configs = dict.fromkeys(tried)
+    parameters: dict[str, dict[str, object]] = {}
+    for parameter, value in default.items():
+        values = [config[parameter] for config in configs if parameter in config]
+        parameters[parameter] = _parameter_of(values, value)
+    return {
+        "sha256": _digest_of([*identity, sorted(default)]),
+        "program_sha256": _digest_of(identity),
+        "name": name,
+        "title": f"{name}, recorded by OpenTuner",
+        "parameters": parameters,
+        "constraints": [],
+        "program_parts": {},
+    }
+
+
+def _parameter_of(tried: Iterable[Value], default: Value) -> dict[str, object]:
+    distinct = {(type(value), value): value for value in tried}.values()
+    numbers: list[float] = []
+    words: list[Value] = []
+    for value in distinct:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            numbers.append(value)
+        else:
+            words.append(value)
+    kind = "enum" if words else "ordered"
+    if words and all(isinstance(value, bool) for value in distinct):
+        kind = "boolean"
+    values = sorted(words, key=shown) + sorted(numbers)
+    return {"kind": kind, "role": "source", "default": default, "values": values}
+
+
+def _digest_of(identity: object) -> str:
+    """Return the SHA-256 of JSON data, hexadecimal."""
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+
+
+def _measurement_row(run: Row, result: Row, config: Config) -> Row:
+    """Return what extends a result: a measurement with one sample. A failure has no reason; where
+    the state is OK but there is no time, the result counts as a crash."""
+    state = result["state"]
+    time_s = result["time"]
+    timing = None
+    outcome = Outcome.CRASHED
+    message = f"OpenTuner recorded {state or 'no state'}"
+    if state == "TIMEOUT":
+        outcome = Outcome.TIMEOUT
+    elif state == "OK" and 0 < (time_s or 0) < inf:
+        outcome = Outcome.OK
+        timing = Timing((float(time_s),), StopReason.RECORDED)
+        message = ""
+    elif state == "OK":
+        message += f" with the time {time_s}"
+    observed: dict[str, float] = {}
+    for name in _OBSERVED:
+        if result[name] is not None and isfinite(result[name]):
+            observed[name] = float(result[name])
+    row = measurement_cells(
+        Measurement(config, _NO_INPUT, outcome, timing, message=message, observed=observed)
+    )
+    identity = f"{run['uuid']} result {result['id']}"
+    row["id"] = result["id"]
+    row["uuid"] = hashlib.sha256(identity.encode()).hexdigest()[:32]
+    row["stage"] = "search"
+    return row
 
 
 # ---------------------------------------------------------------------------- the cells of a row
@@ -175,13 +216,13 @@ def _plain(data: bytes | None) -> PlainObject | None:
 
 def _environment_of(machine: Row) -> Environment:
     """Return the environment of a machine; OpenTuner records neither driver nor compiler."""
-    facts = [machine["name"], machine["cores"] and f"{machine['cores']} cores"]
+    facts = [machine["name"] or _UNKNOWN]
+    if machine["cores"]:
+        facts.append(f"{machine['cores']} cores")
     if machine["memory_gb"]:
         facts.append(f"{machine['memory_gb']:.0f} GB")
     device = machine["cpu"] or "unknown processor"
-    return Environment(
-        "opentuner", device, ", ".join(filter(None, facts)) or _UNKNOWN, _UNKNOWN, _UNKNOWN
-    )
+    return Environment("opentuner", device, ", ".join(facts), _UNKNOWN, _UNKNOWN)
 
 
 def _features_of(input_row: Row, input_class: Row) -> dict[str, Value]:
@@ -190,69 +231,24 @@ def _features_of(input_row: Row, input_class: Row) -> dict[str, Value]:
 
     An input without all of these is known by the name of its class.
     """
-    features = _json_features(input_row["path"] or "")
-    if features:
-        return features
-    if input_class["size"] not in (None, NO_SIZE):
-        features["size"] = input_class["size"]
-    if input_row["path"]:
-        features["path"] = input_row["path"]
-    extra = load_compressed(input_row["extra"]) if input_row["extra"] else None
-    if isinstance(extra, dict):
-        for name, value in extra.items():
-            if _is_plain(value):
-                features[_identifier(str(name))] = value
-    elif extra is not None and _is_plain(extra):
-        features["extra"] = extra
-    return features or {"input": input_class["name"] or "unnamed"}
-
-
-def _json_features(path: str) -> dict[str, Value]:
-    """Return the features in a path that is a JSON object of plain values; empty for another."""
+    path = input_row["path"]
+    features: dict[str, Value] = {}
     try:
-        features = json.loads(path)
-    except (ValueError, RecursionError):
-        return {}
-    is_plain = isinstance(features, dict) and all(
-        value is None or _is_plain(value) for value in features.values()
-    )
-    return {_identifier(name): features[name] for name in (features if is_plain else ())}
-
-
-def _is_plain(value: object) -> bool:
-    return type(value) in (bool, int, str) or (type(value) is float and isfinite(value))
-
-
-def _measurement_of(config: Config, result: Row) -> Measurement:
-    """Return a result as a measurement with one sample. A failure has no reason; where the state is
-    OK but there is no time, the result counts as a crash."""
-    state, time_s = result["state"], result["time"]
-    numbers = {name: result[name] for name in _OBSERVED if result[name] is not None}
-    observed = {name: float(number) for name, number in numbers.items() if isfinite(number)}
-    if state == "OK" and time_s is not None and isfinite(time_s) and time_s > 0:
-        timing = Timing((float(time_s),), StopReason.RECORDED)
-        return Measurement(config, _NO_INPUT, Outcome.OK, timing, observed=observed)
-    outcome = Outcome.TIMEOUT if state == "TIMEOUT" else Outcome.CRASHED
-    message = f"OpenTuner recorded {state or 'no state'}"
-    message += f" with the time {time_s}" if state == "OK" else ""
-    return Measurement(config, _NO_INPUT, outcome, message=message, observed=observed)
-
-
-def _parameter_of(found: Iterable[Value], default: Value) -> dict[str, object]:
-    """Describe a parameter by the values that were tried: OpenTuner records no ranges."""
-    values = list({(type(value), value): value for value in found}.values())
-    numbers = [value for value in values if type(value) in (int, float)]
-    words = [value for value in values if type(value) not in (int, float)]
-    kind = "enum" if words else "ordered"
-    if words and all(type(value) is bool for value in values):
-        kind = "boolean"
-    ordered = [*sorted(words, key=shown), *sorted(numbers)]  # type: ignore[type-var]
-    return {"kind": kind, "role": "source", "default": default, "values": ordered}
-
-
-def _digest_of(identity: object) -> str:
-    """Return the SHA-256 of JSON data, hexadecimal."""
-    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+        features = _FEATURES.validate_json(path or "")
+    except ValidationError:
+        if input_class["size"] not in (None, NO_SIZE):
+            features["size"] = input_class["size"]
+        if path:
+            features["path"] = path
+        extra = load_compressed(input_row["extra"]) if input_row["extra"] else None
+        if not isinstance(extra, dict):
+            extra = {"extra": extra}
+        for name, value in extra.items():
+            if type(value) in (bool, int, str) or (type(value) is float and isfinite(value)):
+                features[str(name)] = value
+    if not features:
+        features["input"] = input_class["name"] or "unnamed"
+    return {_identifier(name): value for name, value in features.items()}
 
 
 def _config_of(row: Row) -> Config:
@@ -260,10 +256,10 @@ def _config_of(row: Row) -> Config:
     of a permutation, become parameters of their own: `order_0`. Names are made identifiers, which
     generated code needs: `unroll-loops` becomes `unroll_loops`.
 
-    Raises ValueError or TypeError for one that is no mapping from names to plain values.
+    Raises ValueError for one that is no mapping from names to plain values.
     """
     data = load_compressed(row["data"])
-    if not isinstance(data, dict) or not all(type(name) is str for name in data):
+    if not isinstance(data, dict):
         raise ValueError(f"configuration {row['id']} is no mapping from names to values")
     values: dict[str, Value] = {}
     for name, value in _flat("", data):
@@ -283,11 +279,10 @@ def _identifier(name: str) -> str:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for key, one in value.items():
-            yield from _flat(f"{name}_{key}" if name else str(key), one)
-    elif isinstance(value, (list, tuple)):
-        for index, one in enumerate(value):
-            yield from _flat(f"{name}_{index}", one)
-    else:
+    if isinstance(value, (list, tuple)):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
         yield name, value
+        return
+    for key, inner in value.items():
+        yield from _flat(f"{name}_{key}" if name else str(key), inner)

@@ -4,25 +4,16 @@ measured anew, beside its earlier versions."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from sqlalchemy import Connection
 
-from harness.core.errors import UsageError
 from harness.core.text import command_line, counted, escaped, first_few
 from harness.results.campaigns import StoredCampaign, measured_campaigns
 from harness.results.url import sqlite_path
-
-NEWEST = "newest"
-"""Of each space and environment, the version of the kernel that was tuned last."""
-
-EVERY = "all"
-"""All versions of each kernel."""
-
-_SHOWN = 8  # characters of a digest
 
 
 @dataclass(frozen=True)
@@ -35,14 +26,10 @@ class KernelVersion:
     last_at: str
     changed: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """What `--kernel-version` takes."""
-        return self.program_sha256[:_SHOWN]
-
     def __str__(self) -> str:
         last = self.last_at[:16].replace("T", " ")
-        return f"{self.name} ({counted(self.measurements, 'measurement')}, last {last} UTC)"
+        measurements = counted(self.measurements, "measurement")
+        return f"{self.program_sha256[:8]} ({measurements}, last {last} UTC)"
 
 
 def kernel_versions(
@@ -68,52 +55,24 @@ def kernel_versions(
     return sorted(versions.values(), key=lambda version: version.last_at, reverse=True)
 
 
-def of_version(campaigns: Sequence[StoredCampaign], version: str) -> list[StoredCampaign]:
-    """Select the campaigns of a version: NEWEST, EVERY, or the first characters of its digest.
-
-    The first campaign is the one that was worked on last. Raises UsageError where there is no such
-    version.
-    """
-    if version == EVERY or not campaigns:
-        return list(campaigns)
-    newest: dict[tuple[str, str], str] = {}
-    chosen: list[StoredCampaign] = []
-    for campaign in campaigns:
-        key = campaign.key
-        last = newest.setdefault((campaign.space_name, key.fingerprint), key.program_sha256)
-        wanted = last if version == NEWEST else version
-        if key.program_sha256.startswith(wanted):
-            chosen.append(campaign)
-    if not chosen:
-        names = dict.fromkeys(c.key.program_sha256[:_SHOWN] for c in campaigns)
-        raise UsageError(
-            f"--kernel-version {version}: no such version; there are {', '.join(names)}, "
-            f"{NEWEST} and {EVERY}"
-        )
-    return chosen
-
-
 def differing(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Name the parts of two programs that differ, given the digests of their parts."""
     return [name for name in {**was, **now} if was.get(name) != now.get(name)]
 
 
-def set_aside_lines(others: Sequence[KernelVersion], databases: Sequence[str]) -> Iterator[str]:
-    """Say which measurements are of other versions of a kernel, and how to see or drop them."""
+def set_aside_sentence(others: Sequence[KernelVersion], databases: Sequence[str]) -> str:
+    """Say which measurements are of other versions of a kernel, and how to see them; empty where
+    there are none."""
     if not others:
-        return
+        return ""
     count = sum(version.measurements for version in others)
     are = "is" if count == 1 else "are"
     changed = list(dict.fromkeys(name for version in others for name in version.changed))
-    yield (
+    return (
         f"{first_few(changed, ', ') or 'The kernel'} changed: "
         f"{counted(count, 'measurement')} of another version {are} set aside, "
-        f"{first_few(map(str, others))}. To see one: "
-        f"{command_line('analyse', *databases, '--kernel-version', others[0].name)}"
-    )
-    yield (
-        "To drop them, copy the others to a new database: "
-        f"{command_line('merge', 'NEW.db', *databases, '--kernel-version', NEWEST)}"
+        f"{first_few(map(str, others))}. To see them: "
+        f"{command_line('analyse', *databases, '--all-campaigns')}"
     )
 
 

@@ -38,6 +38,7 @@ Cells = dict[str, Sequence[Any]]
 """The cells of some rows by column."""
 
 FETCHED = 10_000  # rows at a time
+_MOST_SHOWN = 60  # characters of a refused cell
 
 
 @contextmanager
@@ -85,8 +86,10 @@ def read_cells(
     streamed = query.order_by(row_id).execution_options(yield_per=FETCHED)
     for rows in connection.execute(streamed).partitions():
         cells: Cells = dict(zip((c.name for c in columns), zip(*rows, strict=True), strict=True))
-        checked = (column for column in columns if column is not as_text)
-        yield cells | {c.name: _checked(c, cells[c.name], cells["id"]) for c in checked}
+        for column in columns:
+            if column is not as_text:
+                cells[column.name] = _checked(column, cells[column.name], cells["id"])
+        yield cells
 
 
 def read_rows(
@@ -99,9 +102,8 @@ def read_rows(
 def rows_of(parts: Iterable[Cells]) -> Iterator[Row]:
     """Yield the rows of cells."""
     for cells in parts:
-        names = tuple(cells)
         for row in zip(*cells.values(), strict=True):
-            yield dict(zip(names, row, strict=True))
+            yield dict(zip(cells, row, strict=True))
 
 
 _OF_TUNING_RUN = ("uuid", "name", "state", "start_date", "end_date")
@@ -137,48 +139,40 @@ def referred(table: str, rows: Mapping[int, T], row_id: int) -> T:
     return rows[row_id]
 
 
-def _is_json(column: Column[Any]) -> bool:
-    return isinstance(column.type, JSON)
-
-
 def _checked(column: Column[Any], cells: Sequence[Any], ids: Sequence[Any]) -> Sequence[Any]:
     """Check the cells of a column, and parse JSON, equal texts once."""
     parse = _parser(column)
-    distinct = tuple(set(cells)) if _is_json(column) else cells
+    is_json = isinstance(column.type, JSON)
+    distinct = cells
+    if is_json:
+        distinct = tuple(set(cells))
     try:
         parsed = parse(distinct)
-    except (ValueError, TypeError):
+    except ValueError:
         for row_id, cell in zip(ids, cells, strict=True):
             place = f"{column.table.name} {row_id!r}: {column.name}"
             try:
                 parse((cell,))
             except UnsafePickle as error:
                 raise UnsafePickle(f"{place}: {error}") from None
-            except (ValueError, TypeError) as error:
-                raise ValueError(f"{place} is {_shown(cell)}{_why(column, error)}") from None
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                within = first["loc"] if is_json else ()
+                why = printable(": ".join([*map(str, within), first["msg"]]))
+                shown = repr(cell)
+                if len(shown) > _MOST_SHOWN:
+                    shown = f"{shown[:_MOST_SHOWN]}..."
+                raise ValueError(f"{place} is {shown} ({why})") from None
         raise
-    if not _is_json(column):
+    if not is_json:
         return cells
-    return list(map(dict(zip(distinct, parsed, strict=True)).__getitem__, cells))
-
-
-def _shown(cell: object) -> str:
-    shown = repr(cell)
-    return shown if len(shown) <= 60 else f"{shown[:60]}..."
-
-
-def _why(column: Column[Any], error: Exception) -> str:
-    """Return what is wrong with a cell, in parentheses; empty where nobody says."""
-    if not isinstance(error, ValidationError):
-        return ""
-    first = error.errors(include_url=False)[0]
-    within = first["loc"] if _is_json(column) else ()
-    return printable(f" ({': '.join([*map(str, within), first['msg']])})")
+    value_of = dict(zip(distinct, parsed, strict=True))
+    return list(map(value_of.__getitem__, cells))
 
 
 @lru_cache(1_000)
 def _parser(column: Column[Any]) -> Callable[[Sequence[Any]], Sequence[object]]:
-    """Return what parses cells of a column, or raises an error; SQLite enforces no types."""
+    """Return what parses cells of a column, or raises ValueError; SQLite enforces no types."""
     kind = column.type.python_type
     if kind is bytes:
         return lambda cells: [cell and load_compressed(cell) for cell in cells]
@@ -187,8 +181,8 @@ def _parser(column: Column[Any]) -> Callable[[Sequence[Any]], Sequence[object]]:
     shape = column.info.get("shape", kind)
     if column.nullable:
         shape |= None
-    if not _is_json(column):
+    if not isinstance(column.type, JSON):
         batch = tuple[shape, ...]  # type: ignore[valid-type]
         return partial(TypeAdapter(batch).validate_python, strict=True)
-    parse, none = TypeAdapter(shape).validator.validate_json, (None,) if column.nullable else ()
-    return lambda cells: [None if cell in none else parse(cell) for cell in cells]
+    parse = TypeAdapter(shape).validator.validate_json
+    return lambda cells: [parse("null" if cell is None else cell) for cell in cells]

@@ -17,6 +17,7 @@ a database of another version is refused.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints
@@ -27,10 +28,12 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    Select,
     String,
     Table,
     Text,
     UniqueConstraint,
+    select,
 )
 
 from harness.core.observations import WorstElement
@@ -77,13 +80,21 @@ def _id_of(table: Table) -> Column[int]:
     return Column("id", ForeignKey(table.c.id), primary_key=True)
 
 
-def _hex(name: str, digits: int = 64, **options: Any) -> Column[str]:
+def _required(name: str, kind: Any) -> Column[Any]:
+    return Column(name, kind, nullable=False)
+
+
+def _reference(name: str) -> Column[int]:
+    return Column(f"{name}_id", ForeignKey(f"{name}s.id"), nullable=False)
+
+
+def _hex(name: str, digits: int = 64, *, nullable: bool = False, **options: Any) -> Column[str]:
     shape = Annotated[str, StringConstraints(pattern=f"^[0-9a-f]{{{digits}}}$")]
-    return Column(name, String(digits), info={"shape": shape}, **options)
+    return Column(name, String(digits), info={"shape": shape}, nullable=nullable, **options)
 
 
 def _uuid() -> Column[str]:
-    return _hex("uuid", 32, nullable=False, unique=True)
+    return _hex("uuid", 32, unique=True)
 
 
 def _word(name: str, *words: str, nullable: bool = False) -> Column[str]:
@@ -102,22 +113,22 @@ writers = Table(
     "writers",
     metadata,
     _id(),
-    Column("pid", Integer, nullable=False),
-    Column("host", String(255), nullable=False),
-    Column("command", Text, nullable=False),
-    Column("since", String(32), nullable=False),
+    _required("pid", Integer),
+    _required("host", String(255)),
+    _required("command", Text),
+    _required("since", String(32)),
 )
 
 environments = Table(
     "environments",
     metadata,
     _id(),
-    _hex("fingerprint", nullable=False, unique=True),
-    Column("backend", String(32), nullable=False),
-    Column("device", Text, nullable=False),
-    Column("platform", Text, nullable=False),
-    Column("driver", Text, nullable=False),
-    Column("compiler", Text, nullable=False),
+    _hex("fingerprint", unique=True),
+    _required("backend", String(32)),
+    _required("device", Text),
+    _required("platform", Text),
+    _required("driver", Text),
+    _required("compiler", Text),
     _word("cache", WARM, COLD),
 )
 
@@ -125,10 +136,10 @@ spaces = Table(
     "spaces",
     metadata,
     _id(),
-    _hex("sha256", nullable=False),
-    _hex("program_sha256", nullable=False, index=True),
-    Column("name", String(128), nullable=False),
-    Column("title", Text, nullable=False),
+    _hex("sha256"),
+    _hex("program_sha256", index=True),
+    _required("name", String(128)),
+    _required("title", Text),
     _json("parameters", dict[str, StoredParameter]),
     _json("constraints", list[str]),
     # Of what `program_sha256` is made: the digest of each key of the space and of each file; none
@@ -143,7 +154,7 @@ configurations = Table(
     "configurations",
     metadata,
     _id_of(stock.configuration),
-    _hex("digest", nullable=False),
+    _hex("digest"),
     _json("parameters", Values),
 )
 
@@ -152,13 +163,12 @@ commands = Table(  # one tuning command of one space in one environment
     metadata,
     _id(),
     _uuid(),
-    Column("space_id", ForeignKey("spaces.id"), nullable=False),
-    Column("environment_id", ForeignKey("environments.id"), nullable=False),
-    Column("campaign", Integer, nullable=False),
-    Column("started_at", String(32), nullable=False),
-    Column(
-        "ended_at", String(32)
-    ),  # null while the command runs, and where it was stopped or killed
+    _reference("space"),
+    _reference("environment"),
+    _required("campaign", Integer),
+    _required("started_at", String(32)),
+    # Null while the command runs, and where it was stopped or killed.
+    Column("ended_at", String(32)),
     _json("inputs", list[Features]),  # all that were asked for
     # Known at the end. left_out: the inputs that were not measured, or not to the end, each with
     # the reason. stages: by stage after the search what the stage left out, empty for nothing.
@@ -173,15 +183,15 @@ runs = Table(  # one search of one space on one input in one environment, or mea
     "runs",
     metadata,
     _id_of(stock.tuning_run),
-    Column("space_id", ForeignKey("spaces.id"), nullable=False),
-    Column("environment_id", ForeignKey("environments.id"), nullable=False),
-    Column("input_id", ForeignKey("inputs.id"), nullable=False),
-    Column("campaign", Integer, nullable=False),  # --fresh begins the next one
-    Column("technique", Text, nullable=False),
-    Column("seed", Integer, nullable=False),
-    Column("parallelism", Integer, nullable=False),  # proposals a generation
-    Column("test_limit", Integer, nullable=False),
-    Column("harness_version", String(32), nullable=False),
+    _reference("space"),
+    _reference("environment"),
+    _reference("input"),
+    _required("campaign", Integer),  # --fresh begins the next one
+    _required("technique", Text),
+    _required("seed", Integer),
+    _required("parallelism", Integer),  # proposals a generation
+    _required("test_limit", Integer),
+    _required("harness_version", String(32)),
     _json("seeds", list[Values]),  # the configurations where the search started
     _json("notes", Notes),
     Index("ix_runs_campaign", "space_id", "environment_id", "campaign", "input_id"),
@@ -191,17 +201,17 @@ builds = Table(
     "builds",
     metadata,
     _id(),
-    Column("environment_id", ForeignKey("environments.id"), nullable=False),
-    _hex("key", nullable=False),
-    Column("configuration_id", ForeignKey("configurations.id"), nullable=False),
-    Column("options", Text, nullable=False),
-    Column("compiler", Text, nullable=False),
-    Column("compile_s", Float(53), nullable=False),
+    _reference("environment"),
+    _hex("key"),
+    _reference("configuration"),
+    _required("options", Text),
+    _required("compiler", Text),
+    _required("compile_s", Float(53)),
     Column("binary_sha256", String(64)),
     Column("registers", Integer),
     Column("shared_bytes", Integer),
     Column("spill_bytes", Integer),
-    Column("log", Text, nullable=False),
+    _required("log", Text),
     UniqueConstraint("environment_id", "key"),
 )
 
@@ -217,7 +227,7 @@ measurements = Table(
     # mean where the space asked for that when it was measured.
     _json("samples_s", tuple[Time, ...]),
     _word("stopped", *(reason.value for reason in StopReason), nullable=True),
-    Column("message", Text, nullable=False),
+    _required("message", Text),
     _json("worst_element", WorstElement, nullable=True),  # NaN and infinities as text
     _json("warmup_s", tuple[Number, ...]),
     # Other numbers that were found, such as occupancy; a name ends in its unit.
@@ -243,6 +253,22 @@ EXTENSIONS: Mapping[Table, Table] = {
     stock.result: measurements,
 }
 """Our tables by those of OpenTuner's whose rows they extend."""
+
+
+@cache
+def columns_of(table: Table) -> Mapping[str, Column[Any]]:
+    """Return the columns of a table by name, with those of the table that extends it."""
+    columns = dict(table.columns)
+    if table in EXTENSIONS:
+        columns = {**EXTENSIONS[table].columns, **columns}
+    return columns
+
+
+def select_extended(table: Table, *columns: Column[Any]) -> Select[Any]:
+    """Select columns of a table's rows, of which each is extended where the table is."""
+    query = select(*columns).select_from(table)
+    return query.join(EXTENSIONS[table]) if table in EXTENSIONS else query
+
 
 FAILED = ("ERROR",)
 STATES: Mapping[str, tuple[str | None, ...]] = {

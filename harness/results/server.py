@@ -113,7 +113,7 @@ class ServerWriter:
     def __init__(self, database: str, notice: Notice) -> None:
         self._name = without_password(database)
         self._notice = notice
-        self._held: set[int] = set()  # numbers of locks
+        self._locks: set[int] = set()  # numbers of locks
         self._wait_s = 0.0  # for a connection: none for the first, nor after a wait in vain
 
     def serve(self, engine: Engine) -> Engine:
@@ -132,28 +132,28 @@ class ServerWriter:
 
         Raises DatabaseBusy, which says who writes `what`, where another process holds it.
         """
-        number = _lock_number(
-            (connection.execute(select(func.current_schema())).scalar_one(), *key)
-        )
-        writers, take = schema.writers, select(func.pg_try_advisory_lock(_LOCKS, number))
-        if number not in self._held and not connection.execute(take).scalar_one():
-            row = (
-                connection.execute(select(writers).where(writers.c.id == number)).mappings().first()
-            )
+        place = connection.execute(select(func.current_schema())).scalar_one()
+        number = _lock_number((place, *key))
+        writers = schema.writers
+        of_lock = writers.c.id == number
+        take = select(func.pg_try_advisory_lock(_LOCKS, number))
+        if number not in self._locks and not connection.execute(take).scalar_one():
+            row = connection.execute(select(writers).where(of_lock)).mappings().first()
             raise busy(f"{what} in {self._name}", self._name, row)
-        self._held.add(number)
-        connection.execute(writers.delete().where(writers.c.id == number))  # of one that was killed
+        self._locks.add(number)
+        connection.execute(writers.delete().where(of_lock))  # of one that was killed
         connection.execute(writers.insert().values(id=number, **me))
 
     def release(self, connection: Connection) -> None:
         """Note that this writer writes no more; the locks are free when the connection ends."""
-        connection.execute(schema.writers.delete().where(schema.writers.c.id.in_(self._held)))
+        connection.execute(schema.writers.delete().where(schema.writers.c.id.in_(self._locks)))
 
     # ----------------------------------------------------------------------- connection
 
     def _connect(self, dialect: Any, _record: object, words: Any, options: Any) -> Any:
         """Connect to the server; where the connection was lost, wait for it and take its locks."""
-        wait_s, self._wait_s = self._wait_s, 0.0
+        wait_s = self._wait_s
+        self._wait_s = 0.0
         if wait_s:
             self._notice(
                 f"{self._name}: the connection was lost. Waiting for the server for up to "
@@ -178,7 +178,7 @@ class ServerWriter:
     def _take_locks(self, connection: Any) -> None:
         """Take the locks that the last connection had; raises DatabaseBusy where another one has
         taken one."""
-        for number in self._held:
+        for number in self._locks:
             query = "SELECT pg_try_advisory_lock(%s, %s)"
             if connection.execute(query, (_LOCKS, number)).fetchone() != (True,):
                 connection.close()

@@ -38,6 +38,10 @@ def _table(name: str, *columns: Any) -> Table:
     return Table(name, metadata, Column("id", Integer, primary_key=True), *columns)
 
 
+def _name(name: str) -> Column[str]:
+    return Column(name, String(128))
+
+
 def _reference(name: str, **options: Any) -> Column[int]:
     return Column(f"{name}_id", ForeignKey(f"{name}.id"), **options)
 
@@ -46,14 +50,14 @@ def _word(name: str, kind: str, *words: str) -> Column[str]:
     return Column(name, Enum(*words, name=kind), info={"shape": Literal[words]})
 
 
-meta = _table("_meta", Column("db_version", String(128)))
+meta = _table("_meta", _name("db_version"))
 
-program = _table("program", Column("project", String(128)), Column("name", String(128)))
+program = _table("program", _name("project"), _name("name"))
 
 program_version = _table(
     "program_version",
     _reference("program"),
-    Column("version", String(128)),
+    _name("version"),
     Column("parameter_info", Text),
 )
 
@@ -65,20 +69,18 @@ configuration = _table(
     Index("ix_configuration_custom1", "program_id", "hash"),
 )
 
-machine_class = _table("machine_class", Column("name", String(128)))
+machine_class = _table("machine_class", _name("name"))
 
 machine = _table(
     "machine",
-    Column("name", String(128)),
-    Column("cpu", String(128)),
+    _name("name"),
+    _name("cpu"),
     Column("cores", Integer),
     Column("memory_gb", Float),
     _reference("machine_class"),
 )
 
-input_class = _table(
-    "input_class", _reference("program"), Column("name", String(128)), Column("size", Integer)
-)
+input_class = _table("input_class", _reference("program"), _name("name"), Column("size", Integer))
 
 problem = _table(
     "input", _reference("input_class"), Column("path", Text), Column("extra", LargeBinary)
@@ -90,7 +92,7 @@ tuning_run = _table(
     _reference("program_version"),
     _reference("machine_class"),
     _reference("input_class"),
-    Column("name", String(128)),
+    _name("name"),
     Column("args", LargeBinary),
     Column("objective", LargeBinary),
     _word("state", "t_tr_state", "QUEUED", "RUNNING", "COMPLETE", "ABORTED"),
@@ -124,7 +126,7 @@ desired_result = _table(
     Column("priority", Float),
     _reference("tuning_run"),
     Column("generation", Integer),
-    Column("requestor", String(128)),
+    _name("requestor"),
     Column("request_date", DateTime),
     _word("state", "t_dr_state", "UNKNOWN", "REQUESTED", "RUNNING", "COMPLETE", "ABORTED"),
     _reference("result", index=True),
@@ -137,8 +139,6 @@ bandit_info = _table(
     "bandit_info", _reference("tuning_run"), Column("c", Float), Column("window", Integer)
 )
 
-bandit_sub_technique = _table(
-    "bandit_sub_technique", _reference("bandit_info"), Column("name", String(128))
-)
+bandit_sub_technique = _table("bandit_sub_technique", _reference("bandit_info"), _name("name"))
 
 NAMES = tuple(metadata.tables)

@@ -36,13 +36,7 @@ from harness.results.measured import (
     measured_by_input,
 )
 from harness.results.notes import Notes
-from harness.results.provenance import (
-    NEWEST,
-    KernelVersion,
-    TunedSpace,
-    kernel_versions,
-    of_version,
-)
+from harness.results.provenance import KernelVersion, TunedSpace, kernel_versions
 from harness.results.read import CampaignKey
 from harness.results.schema import ABLATION, CANDIDATE, CHOICE, FINAL, LATER, SEARCHED
 from harness.results.url import without_password
@@ -319,15 +313,13 @@ def read_results(
     space: str | None = None,
     all_campaigns: bool = False,
     builds: bool = True,
-    kernel_version: str = NEWEST,
 ) -> list[Results]:
     """Read one Results for each campaign of one or several databases, the last worked on first.
 
     A campaign that is in several databases becomes one Results, with each measurement once.
-    Without `all_campaigns`, only the last campaign of each space, program and environment is read;
-    without `builds`, measurements lack theirs, which saves memory. After a kernel was edited,
-    `kernel_version` chooses its version: the one tuned last, "all", or the first characters of the
-    digest of another, which `Results.others` lists.
+    Without `all_campaigns`, only the last campaign of each space and environment is read: after a
+    kernel was edited, that of the version that was tuned last, and `Results.others` lists the other
+    versions. Without `builds`, measurements lack theirs, which saves memory.
 
     Raises UsageError where nothing is found.
     """
@@ -339,7 +331,6 @@ def read_results(
             there = campaigns(connection)
             held |= {campaign.space_name for campaign in there}
             chosen = [c for c in there if space in (None, c.space_name)]
-            chosen = of_version(chosen, kernel_version)
             for campaign in chosen if all_campaigns else _latest(chosen):
                 key, name = campaign.key, campaign.space_name
                 read = read_campaign(connection, campaign, builds)
@@ -354,11 +345,10 @@ def read_results(
 
 
 def _latest(campaigns: Iterable[StoredCampaign]) -> list[StoredCampaign]:
-    """Keep the last campaign of each space, program and environment."""
-    latest: dict[tuple[str, str, str], StoredCampaign] = {}
+    """Keep the last campaign of each space and environment."""
+    latest: dict[tuple[str, str], StoredCampaign] = {}
     for campaign in campaigns:
-        key = campaign.key
-        latest.setdefault((campaign.space_name, key.program_sha256, key.fingerprint), campaign)
+        latest.setdefault((campaign.space_name, campaign.key.fingerprint), campaign)
     return list(latest.values())
 
 

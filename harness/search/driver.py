@@ -25,9 +25,9 @@ from opentuner.search.objective import MinimizeTime
 from harness.core.observations import PEAK_FRACTION
 from harness.core.records import Config, Measurement, Outcome
 from harness.results import MeasurementRow
-from harness.results.database import now, utc_now
+from harness.results.database import utc_now
 from harness.search.manipulator import Cfg, SpaceManipulator
-from harness.search.options import EndReason, InputSearch, Progress, SearchOptions
+from harness.search.options import EndReason, InputSearch, Progress
 from harness.search.patches import Request
 from harness.search.techniques import SelfContained
 
@@ -68,38 +68,36 @@ class Driver(SearchDriver):  # type: ignore[misc]
     def __init__(
         self,
         search: InputSearch,
-        options: SearchOptions,
         run_id: int,
         seeds: Sequence[Config],
         manipulator: SpaceManipulator,
     ) -> None:
         """`run_id` is the row of the run that has begun."""
+        options = search.options
+        self._search = search
         self.run_id = run_id
         self.tests = 0  # that counted, replayed ones included
-        self._free, self._free_in_a_row = options.free_outcomes, 0
-        self._total = search.space.budget(search.plan.test_limit)
-        self._outcomes: Counter[Outcome] = Counter()
-        self._shared = 0
         self.taken = set(options.held_out)  # and those asked for; the others may be drawn
         self.pending: list[Request] = []
-        self._search, self._stop_at = search, options.stop_at
-        self._peak_fraction = options.peak_fraction
+        self._total = search.interface.space.budget(search.plan.test_limit)
+        self._free_outcomes = options.free_outcomes
+        self._free_in_a_row = 0
+        self._outcomes: Counter[Outcome] = Counter()
+        self._shared = 0
         self._configurations: dict[str, Any] = {}
-        self._results: dict[str, Any] = {}
-        self._requests: dict[str, Request] = {}
-        self._repeated: list[tuple[Request, Request]] = []
+        self._requests: dict[str, Request] = {}  # the first of each configuration, by digest
+        self._repeated: list[Request] = []
         self._idle = 0
         self._has_ended = False  # a self-contained technique asks for nothing more
         self._unwritten: list[Request] = []
         self._written_at = time.monotonic()
+        self._of_caller: list[tuple[int, Config]] = []  # each with the number of tests before
         answers = search.store.answers(run_id)
-        self._answered = {answer.digest for answer in answers}
+        self._answered = {answer.hash for answer in answers}
         config_of = {row.id: config for config, row in search.answers.items()}
-        self._of_caller = {
-            number: config_of[answer.measurement_id]
-            for number, answer in enumerate(answers)
-            if answer.requestor == _CALLER and answer.measurement_id in config_of
-        }
+        for number, answer in enumerate(answers):
+            if answer.requestor == _CALLER and answer.result_id in config_of:
+                self._of_caller.append((number, config_of[answer.result_id]))
         super().__init__(
             manipulator,
             extra_seeds=[dict(seed) for seed in reversed(seeds)],  # taken from the end
@@ -150,7 +148,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         """Queue a request for a new configuration; another waits for the first one's result."""
         first = self._requests.setdefault(request.configuration.hash, request)
         if first is not request:
-            self._repeated.append((request, first))
+            self._repeated.append(request)
             return False
         self.taken.add(request.configuration.config)
         self.test_count += 1
@@ -165,20 +163,19 @@ class Driver(SearchDriver):  # type: ignore[misc]
         best = self.best_result
         configs = [request.configuration.config for request in self.pending]
         search.interface.expect([c for c in configs if c not in search.answers])
-        self.new_results = []
+        results = []
         while self.pending and not (self.is_time_up() or self.has_reached_peak()):
             result = self._answer(self.pending.pop(0), best)
             if result.was_new_best:
                 best = result
-            self.new_results.append(result)
-        for result in self.new_results:
-            self._results[result.configuration.hash] = result
+            results.append(result)
+        for result in results:
             for plugin in self.plugins:  # techniques may be some
                 plugin.on_result(result)
             if result.was_new_best:
                 self.best_result = result
-        for request, first in self._repeated:
-            request.result = first.result
+        for request in self._repeated:
+            request.result = self._requests[request.configuration.hash].result
         self._repeated.clear()
         self.result_callbacks()
 
@@ -188,16 +185,13 @@ class Driver(SearchDriver):  # type: ignore[misc]
         config = request.configuration.config
         stored = search.answers.get(config)
         request.start_date = utc_now()
-        began_s = time.monotonic()
         if stored is None:
             result = search.interface.run(request, None, None)
         else:
             result = search.interface.result(request.configuration, stored.measurement)
         request.result = result
-        measurement: Measurement = result.measurement
-        result.collection_cost = time.monotonic() - began_s
         result.was_new_best = best is None or self.objective.lt(result, best)
-        self._note(measurement, is_replayed=stored is not None)
+        self._note(result.measurement, is_replayed=stored is not None)
         if stored is None or config.digest not in self._answered:
             self._unwritten.append(request)
             waits_s = time.monotonic() - self._written_at
@@ -211,7 +205,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         self._outcomes[measurement.outcome] += 1
         if measurement.shared_with is not None:
             self._shared += 1
-        if measurement.outcome in self._free:
+        if measurement.outcome in self._free_outcomes:
             self._free_in_a_row += 1
             self.test_count -= 1
         else:
@@ -235,48 +229,45 @@ class Driver(SearchDriver):  # type: ignore[misc]
         Replayed results are committed together, a few times a second: if lost, they are read
         again, and a commit takes longer than everything else about them.
         """
-        search, answers = self._search, self._search.answers
+        search = self._search
         if self._unwritten:
-            ids = search.store.transact(self._write)
-            for request, row_id in zip(self._unwritten, ids, strict=True):
-                row = answers.get(request.configuration.config)
-                if row is None:
-                    row = MeasurementRow(
-                        row_id,
-                        "search",
-                        request.result.measurement,
-                        measured_at=now(),
-                        space=search.plan.spec.space_sha256,
-                    )
+            rows = search.store.transact(self._write)
+            asked: list[MeasurementRow] = []
+            for request, row in zip(self._unwritten, rows, strict=True):
                 if row.requestor is None:
-                    search.ledger.append([replace(row, requestor=request.requestor)])
+                    asked.append(replace(row, requestor=request.requestor))
+            if asked:
+                search.ledger.append(asked)
             self._unwritten.clear()
         self._written_at = time.monotonic()
 
-    def _write(self) -> list[int]:
-        """Write the tests: what was measured, and who asked; return the measurements' ids."""
-        search, store = self._search, self._search.store
-        configs = [request.configuration.config for request in self._unwritten]
-        ids = {config: search.answers[config].id for config in configs if config in search.answers}
-        new = [r.result for r in self._unwritten if r.configuration.config not in ids]
-        measured = [result.measurement for result in new]
-        is_new_best = [result.was_new_best for result in new]
-        added = store.add_measurements(
-            self.run_id, search.plan, "search", measured, new_best=is_new_best
+    def _write(self) -> list[MeasurementRow]:
+        """Write the tests: what was measured, and who asked; return the measurements."""
+        search = self._search
+        stored = search.answers
+        new = [r.result for r in self._unwritten if r.configuration.config not in stored]
+        added = search.store.add_measurements(
+            self.run_id,
+            search.plan,
+            "search",
+            [result.measurement for result in new],
+            new_best=[result.was_new_best for result in new],
         )
-        ids.update(zip([measurement.config for measurement in measured], added, strict=True))
-        requests = [
-            {
+        row_of = {row.measurement.config: row for row in added}
+        answers: list[MeasurementRow] = []
+        requests: list[dict[str, object]] = []
+        for request in self._unwritten:
+            config = request.configuration.config
+            answers.append(row_of.get(config) or stored[config])
+            asked = {
                 "generation": request.generation,
                 "requestor": request.requestor,
                 "request_date": request.request_date,
                 "start_date": request.start_date,
-                "result_id": ids[config],
             }
-            for request, config in zip(self._unwritten, configs, strict=True)
-        ]
-        store.add_requests(self.run_id, search.plan, configs, requests)
-        return [ids[config] for config in configs]
+            requests.append(asked)
+        search.store.add_requests(self.run_id, search.plan, answers, requests)
+        return answers
 
     # ----------------------------------------------------------------------------- the end
 
@@ -287,7 +278,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
 
     def why_ended(self) -> EndReason:
         """Say why nothing more is tested; LIMIT also while the search goes on."""
-        count = self._search.space.count
+        count = self._search.interface.space.count
         if self.is_time_up():
             return EndReason.TIME
         if count is not None and len(self.taken) >= count:
@@ -302,15 +293,17 @@ class Driver(SearchDriver):  # type: ignore[misc]
 
     def is_time_up(self) -> bool:
         """Whether the time is up, so that no test may begin."""
-        return self._stop_at is not None and time.monotonic() >= self._stop_at
+        stop_at = self._search.options.stop_at
+        return stop_at is not None and time.monotonic() >= stop_at
 
     def has_reached_peak(self) -> bool:
         """Whether the best is as near to the device's peak as the space asks for. Above it, the
         peak is no limit: caches are faster, or the space's `work` is too much."""
         best = self._search.interface.best
-        if best is None or self._peak_fraction is None:
+        fraction = self._search.options.peak_fraction
+        if best is None or fraction is None:
             return False
-        return self._peak_fraction <= best.observed.get(PEAK_FRACTION, 0) <= 1
+        return fraction <= best.observed.get(PEAK_FRACTION, 0) <= 1
 
     # ------------------------------------------------------------- methods for techniques
 
@@ -333,9 +326,10 @@ class Driver(SearchDriver):  # type: ignore[misc]
 
     def results_query(self, config: Any) -> _ResultList:
         """Return the result of a configuration, if there is one."""
-        if config.hash not in self._results:
+        request = self._requests.get(config.hash)
+        if request is None or request.result is None:
             return _ResultList()
-        return _ResultList([self._results[config.hash]])
+        return _ResultList([request.result])
 
     # ------------------------------------------------------------- a caller who decides
 
@@ -379,10 +373,8 @@ class Driver(SearchDriver):  # type: ignore[misc]
     def _test_again(self) -> bool:
         """Test what the caller of an earlier session made up, if it is its turn: then the
         techniques propose the same again."""
-        if not self._of_caller:
+        if not self._of_caller or self._of_caller[0][0] > self._outcomes.total():
             return False
-        turn = min(self._of_caller)
-        if turn > len(self._results):
-            return False
-        self._test(self._of_caller.pop(turn))
+        _, config = self._of_caller.pop(0)
+        self._test(config)
         return True

@@ -31,7 +31,7 @@ from harness.measure.choose import fitted_to, open_measurer
 from harness.measure.measurer import Measurer
 from harness.results.database import utc_now
 from harness.search.manipulator import Cfg, SpaceManipulator
-from harness.search.techniques import OWN
+from harness.search.techniques import OURS
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
 
@@ -141,7 +141,7 @@ class MeasurementInterface(InputInterface):
         a seed that does not fit the space, and BackendUnavailable.
         """
         for name in (args and args.technique) or ():
-            if name in {technique.name for technique in OWN}:
+            if name in {technique.name for technique in OURS}:
                 raise UsageError(
                     f"--technique {name} needs harness's driver: run harness tune, or choose a "
                     "technique of OpenTuner"

@@ -16,7 +16,6 @@ from harness.results.ledger import Ledger
 from harness.results.notes import Notes
 from harness.search.interface import InputInterface
 from harness.search.techniques import sole_technique
-from harness.space import Space
 
 _BAIL_GENERATIONS = 20
 
@@ -88,15 +87,14 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class InputSearch:
-    """One input to search: its space, where it is measured and stored, and the ledger of its
-    campaign.
+    """One input to search: how, where it is measured and stored, and the ledger of its campaign.
 
     The ledger's measurements are not repeated, and new ones are appended to it. The search starts
     from `seeds`, and techniques may learn from `transfer`. A run that begins has the `notes`.
     """
 
     plan: RunPlan
-    space: Space
+    options: SearchOptions
     interface: InputInterface
     store: Store
     ledger: Ledger

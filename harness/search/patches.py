@@ -52,11 +52,11 @@ def apply() -> None:
 
 def _require_version() -> None:
     """Raise HarnessError unless the installed OpenTuner is the version that is patched here."""
-    found = importlib.metadata.version("opentuner")
-    if found != OPENTUNER_VERSION:
+    installed = importlib.metadata.version("opentuner")
+    if installed != OPENTUNER_VERSION:
         raise HarnessError(
-            f"OpenTuner {OPENTUNER_VERSION} is needed, found {found}: harness patches defects of "
-            f"this version; run: pip install opentuner=={OPENTUNER_VERSION}"
+            f"OpenTuner {OPENTUNER_VERSION} is needed, found {installed}: harness patches defects "
+            f"of this version; run: pip install opentuner=={OPENTUNER_VERSION}"
         )
 
 

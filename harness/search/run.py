@@ -29,72 +29,78 @@ from opentuner.resultsdb.models import CompressedPickler
 from opentuner.search.objective import MinimizeTime
 
 from harness.core.arrays import Flags
-from harness.core.machine import notes
+from harness.core.machine import notes as machine_notes
 from harness.core.records import Config
-from harness.results import MeasurementRows, RunPlan, Store
+from harness.results import COMPLETE, INTERRUPTED, MeasurementRows, RunPlan, Store
+from harness.results.notes import Notes
 from harness.search.driver import Driver
 from harness.search.manipulator import SpaceManipulator
 from harness.search.options import EndReason, InputSearch, Searched, SearchOptions
 from harness.space import Space
 
 
-def search_input(search: InputSearch, options: SearchOptions) -> Searched:
+def search_input(search: InputSearch) -> Searched:
     """Search until the budget is spent, the space is exhausted or the technique is done."""
-    with open_search(search, options) as driver:
+    with open_search(search) as driver:
         driver.main()
     return Searched(driver.run_id, driver.tests, driver.why_ended())
 
 
 @contextmanager
-def open_search(search: InputSearch, options: SearchOptions) -> Iterator[Driver]:
+def open_search(search: InputSearch) -> Iterator[Driver]:
     """Begin a search, which the block drives to its end.
 
     A run that was interrupted goes on if its plan is equal: the same seed proposes the same
     configurations, and the database answers for those that were measured.
     """
     store = search.store
-    driver = store.transact(lambda: _begun(search, options))
+    driver = store.transact(lambda: _begin(search))
     with store.interrupting([driver.run_id]):
         yield driver
         driver.write()
-    ended = driver.why_ended()
-    is_cut = ended is EndReason.TIME
-
-    def end() -> None:
-        if not is_cut:
-            store.note_run(driver.run_id, {"ended": ended.value})
-        best_id = None
-        if driver.best_result is not None:
-            best = driver.best_result.configuration.config
-            (best_id,) = store.configuration_ids(search.plan.spec.name, [best])
-        store.end_run(driver.run_id, "interrupted" if is_cut else "complete", best_id)
-
-    store.transact(end)
+    store.transact(lambda: _end(search, driver))
 
 
-def _begun(search: InputSearch, options: SearchOptions) -> Driver:
+def _begin(search: InputSearch) -> Driver:
     """Begin or continue the run of a search, with what OpenTuner records of one."""
-    store, plan, space = search.store, search.plan, search.space
+    store = search.store
+    plan = search.plan
+    options = search.options
+    space = search.interface.space
     stream = f"{plan.seed}:{plan.problem.json}{options.salt}"
     manipulator = SpaceManipulator(space, random.Random(f"{stream}:draws"), search.transfer)
-    begun = store.begin_run(
-        plan,
-        {"facts": notes(), **search.notes},
-        search.seeds,
-        args=CompressedPickler.dumps(options.for_opentuner()),
-        objective=CompressedPickler.dumps(MinimizeTime()),
-        parameter_info=manipulator.parameters_to_json(),
-    )
+    run = store.begun(plan)
+    if run is None:
+        seeds = search.seeds
+        recorded = {
+            "args": CompressedPickler.dumps(options.for_opentuner()),
+            "objective": CompressedPickler.dumps(MinimizeTime()),
+            "parameter_info": manipulator.parameters_to_json(),
+        }
+        noted: Notes = {"facts": machine_notes(), **search.notes}
+        run_id = store.begin_run(plan, noted, seeds, recorded)
+    else:
+        run_id = run.id
+        seeds = run.seeds
+        store.continue_run(run, plan)
     random.seed(stream)  # techniques draw from the two global generators
     np.random.seed(random.getrandbits(32))
-    seeds = _starts(begun.seeds, options.seeds, space)
-    return Driver(
-        search=search,
-        options=options,
-        run_id=begun.id,
-        seeds=seeds,
-        manipulator=manipulator,
-    )
+    return Driver(search, run_id, _starts(seeds, options.seeds, space), manipulator)
+
+
+def _end(search: InputSearch, driver: Driver) -> None:
+    """Store how a search ended, and its best configuration."""
+    store = search.store
+    why = driver.why_ended()
+    state = INTERRUPTED
+    if why is not EndReason.TIME:
+        state = COMPLETE
+        store.note_run(driver.run_id, {"ended": why.value})
+    best_id = None
+    if driver.best_result is not None:
+        best = driver.best_result.configuration.config
+        (best_id,) = store.configuration_ids(search.plan.spec.name, [best])
+    store.end_run(driver.run_id, state, best_id)
 
 
 def find_ended(
@@ -108,19 +114,24 @@ def find_ended(
     database was cut, may have fewer.
     """
     run = store.begun(plan)
-    if run is None or (run.state, run.test_limit) != ("complete", plan.test_limit):
+    if run is None or run.state != "complete" or run.test_limit != plan.test_limit:
         return None
-    why, ids = run.notes.get("ended"), [answer.measurement_id for answer in store.answers(run.id)]
+    if "ended" not in run.notes:  # not by a search
+        return None
+    if _starts(run.seeds, options.seeds, space) != list(run.seeds):
+        return None
+    ended = EndReason(run.notes["ended"])
     columns = measured.columns
-    row_of = dict(zip(measured.of(columns.ids).tolist(), measured.selected.tolist(), strict=True))
-    has_all_seeds = _starts(run.seeds, options.seeds, space) == list(run.seeds)
-    if not (has_all_seeds and row_of.keys() >= set(ids) and why in set(EndReason)):
+    ids = measured.of(columns.ids).tolist()
+    row_of = dict(zip(ids, measured.selected.tolist(), strict=True))
+    rows = [row_of.get(answer.result_id) for answer in store.answers(run.id)]
+    if None in rows:
         return None
-    answers = measured.take(np.array([row_of[i] for i in ids], dtype=np.intp))
-    outcomes, ended = columns.outcomes, EndReason(why)
-    free = list(map(outcomes.code, options.free_outcomes))
-    counted = ~np.isin(answers.of(outcomes.codes), free)
-    budget, tests = space.budget(plan.test_limit), int(counted.sum())
+    answers = measured.take(np.array(rows, dtype=np.intp))
+    free = [columns.outcomes.code(outcome) for outcome in options.free_outcomes]
+    counted = ~np.isin(answers.of(columns.outcomes.codes), free)
+    budget = space.budget(plan.test_limit)
+    tests = int(counted.sum())
     if tests < budget and ended not in (EndReason.REFUSED, EndReason.TECHNIQUE):
         return None
     # A run with a higher limit has made more.

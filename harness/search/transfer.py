@@ -4,7 +4,6 @@ the database. Of each, the configurations that are points of the searched space 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +38,9 @@ class TransferSources:
         """The `store` has the other devices; new runs start from them if they are wanted."""
         self._recordings = tuple(recordings)
         self._matched: list[_MatchedRecording] = []
-        self._store, self._is_wanted, self._warn = store, learns_from_devices, warn
+        self._store = store
+        self._is_wanted = learns_from_devices
+        self._warn = warn
         self._devices: tuple[DeviceResults, ...] | None = None  # of new runs
         self._rows: dict[DeviceResults, Mapping[Input, MeasurementRows]] = {}
         self._tasks: dict[tuple[DeviceResults, Input], SourceTask | None] = {}
@@ -67,13 +68,11 @@ class TransferSources:
         run = store.begun(plan)
         if run is not None:
             return run.notes.get("warm_start", ())
-        if self._devices is None:  # once: all inputs start from the same results
-            self._devices = ()
-            if self._is_wanted:
-                self._devices = store.read(
-                    lambda: other_devices(store.connection, plan.spec, plan.environment)
-                )
-        return self._devices
+        if self._is_wanted and self._devices is None:  # once: all inputs start from the same
+            self._devices = store.transact(
+                lambda: other_devices(store.connection, plan.spec, plan.environment)
+            )
+        return self._devices or ()
 
     def data_for(
         self,
@@ -89,8 +88,7 @@ class TransferSources:
             tasks += recording.tasks(problem)
         if plan is not None:
             for source in self.devices(plan):
-                rows = self._read(plan, source)
-                tasks += _alike(problem, rows, partial(self._task, space, source))
+                tasks += self._of_device(source, plan, space)
         tasks += _alike(problem, measured, lambda other: _task(space, other, measured[other]))
         if not tasks:
             return None
@@ -99,29 +97,31 @@ class TransferSources:
         return TransferData(problem, tuple(tasks))
 
     def _matches(self, space: Space) -> list[_MatchedRecording]:
-        if not self._matched or self._matched[0].parameters != space.parameters:
+        if not self._matched:  # the spaces of all inputs have the same parameters
             self._matched = [_MatchedRecording(space, recording) for recording in self._recordings]
         return self._matched
 
-    def _task(self, space: Space, source: DeviceResults, other: Input) -> SourceTask | None:
-        """Return what a device measured on an input, which is looked up once."""
-        if (source, other) not in self._tasks:
-            measured = self._rows[source][other].measurements()
-            self._tasks[source, other] = _task(space, other, measured)
-        return self._tasks[source, other]
-
-    def _read(self, plan: RunPlan, source: DeviceResults) -> Mapping[Input, MeasurementRows]:
+    def _of_device(self, source: DeviceResults, plan: RunPlan, space: Space) -> list[SourceTask]:
+        """Return what another device measured; rows and tasks are looked up once."""
         store = self._store
         assert store is not None
         if source not in self._rows:
-            rows = store.read(lambda: read_device(store.connection, plan.spec, source))
+            rows = store.transact(lambda: read_device(store.connection, plan.spec, source))
             self._rows[source] = rows
             if not rows:
                 self._warn(
                     f"the results of {source.device}, from which the search began, are no longer "
                     "in the database; it goes on without them"
                 )
-        return self._rows[source]
+        measured = self._rows[source]
+
+        def task(other: Input) -> SourceTask | None:
+            if (source, other) not in self._tasks:
+                made = _task(space, other, measured[other].measurements())
+                self._tasks[source, other] = made
+            return self._tasks[source, other]
+
+        return _alike(plan.problem, measured, task)
 
 
 def _alike(
@@ -164,20 +164,50 @@ class _MatchedRecording:
     def __init__(self, space: Space, recording: Recording) -> None:
         """Raises UsageError for a recording of another kernel."""
         self.recording = recording
-        self.parameters = space.parameters
-        moves = [_moves(recording, parameter) for parameter in space.parameters]
-        self._fixed = _fixed_positions(space, recording)
+        names = [parameter.name for parameter in recording.parameters]
+        positions: dict[int, npt.NDArray[np.int64]] = {}  # by column, those of its values here
+        for parameter in space.parameters:
+            if parameter.name not in names:
+                raise self._of_another_kernel(
+                    f"no parameter {parameter.name}, only {', '.join(names)}"
+                )
+            column = names.index(parameter.name)
+            values = recording.parameters[column].values
+            positions[column] = _positions(values, parameter.values)
+        # Of parameters that vary in the recording alone, the column and value in this space.
+        self._fixed: dict[int, int] = {}
+        for column, parameter in enumerate(recording.parameters):
+            if column not in positions and len(parameter.values) > 1:
+                self._fixed[column] = self._fixed_position(space, parameter)
         self._tasks: dict[Input, SourceTask] = {}
         for other, table in recording.tables.items():
-            points = np.empty((len(table), len(moves)), space.dtype)
-            for axis, (column, positions) in enumerate(moves):
-                points[:, axis] = positions[table.positions[:, column]]
+            points = np.empty((len(table), len(positions)), space.dtype)
+            for axis, (column, position_of) in enumerate(positions.items()):
+                points[:, axis] = position_of[table.positions[:, column]]
             fits = np.zeros(len(table), dtype=bool)
             fits[table.legal] = True
             fits &= (points >= 0).all(axis=1)
             for column, position in self._fixed.items():
                 fits &= table.positions[:, column] == position
             self._tasks[other] = SourceTask(points[fits], table.times_s[fits], other)
+
+    def _of_another_kernel(self, has: str) -> UsageError:
+        return UsageError(
+            f"{self.recording.path}: has {has}; --warm-start needs recordings of the same kernel"
+        )
+
+    def _fixed_position(self, space: Space, parameter: Parameter) -> int:
+        """Return the position of a parameter's value in this space among those recorded."""
+        if parameter.name not in space.default:
+            raise self._of_another_kernel(f"a parameter {parameter.name} that this space lacks")
+        value = space.default[parameter.name]
+        keys = [_key(recorded) for recorded in parameter.values]
+        if _key(value) not in keys:
+            raise UsageError(
+                f"{self.recording.path}: {parameter.name} is never {shown(value)}, its value in "
+                "this space"
+            )
+        return keys.index(_key(value))
 
     def tasks(self, problem: Input) -> list[SourceTask]:
         """Return the tasks of the recorded inputs that are most like this one.
@@ -209,71 +239,34 @@ class _MatchedRecording:
         across = ""
         if len(self._tasks) > 1:
             across = f" on {len(self._tasks):,} inputs"
-        parts = [
-            f"{recording.path.name}: {recording.kind} of {recording.title} on {recording.device}",
-            f"{total:,} configurations{across}, {counted}",
-        ]
-        fixed = []
+        text = (
+            f"{recording.path.name}: {recording.kind} of {recording.title} on {recording.device}; "
+            f"{total:,} configurations{across}, {counted}"
+        )
+        fixed: list[str] = []
         for column, position in self._fixed.items():
             parameter = recording.parameters[column]
             fixed.append(f"{parameter.name}={shown(parameter.values[position])}")
         if fixed:
-            parts.append(f"only rows with {', '.join(fixed)}")
+            text += f"; only rows with {', '.join(fixed)}"
         if set(recording.features) != set(problem):
-            parts.append(f"ignored features: {', '.join(recording.features)}")
-        return "; ".join(parts)
+            text += f"; ignored features: {', '.join(recording.features)}"
+        return text
 
 
-def _moves(recording: Recording, parameter: Parameter) -> tuple[int, npt.NDArray[np.int64]]:
-    """Find a parameter among the recording's, and map the positions of its values to ours; -1 for
-    values that the space lacks."""
-    names = [p.name for p in recording.parameters]
-    if parameter.name not in names:
-        raise UsageError(
-            f"{recording.path}: has no parameter {parameter.name}, only {', '.join(names)}; "
-            "--warm-start needs recordings of the same kernel"
-        )
-    column = names.index(parameter.name)
-    keys = [_key(value) for value in recording.parameters[column].values]
-    ours = parameter.values
-    position_of: dict[Value, int]
+def _positions(recorded: Sequence[Value], ours: Sequence[Value]) -> npt.NDArray[np.int64]:
+    """Map values to their positions among ours; -1 for those that we lack."""
+    position_of: dict[Value, int] = {}
+    keys = [_key(value) for value in recorded]
     if isinstance(ours, range):  # of millions of values, perhaps
-        position_of = {}
         for key in keys:
             if isinstance(key, float) and key.is_integer() and int(key) in ours:
                 position_of[key] = ours.index(int(key))
     else:
         position_of = {_key(value): position for position, value in enumerate(ours)}
-    positions = [position_of.get(key, -1) for key in keys]
-    return column, np.array(positions, dtype=np.int64)
+    return np.array([position_of.get(key, -1) for key in keys], dtype=np.int64)
 
 
 def _key(value: Value) -> Value:
     """Make values comparable: one file has 16 or true where another has 16.0 or 1."""
-    if isinstance(value, (bool, int, float)):
-        return float(value)
-    return value
-
-
-def _fixed_positions(space: Space, recording: Recording) -> Mapping[int, int]:
-    """Map the columns of parameters that vary in the recording alone to the position of the value
-    that they have in this space."""
-    names = {p.name for p in space.parameters}
-    fixed = {}
-    for column, parameter in enumerate(recording.parameters):
-        if parameter.name in names or len(parameter.values) == 1:
-            continue
-        if parameter.name not in space.default:
-            raise UsageError(
-                f"{recording.path}: has a parameter {parameter.name} that this space lacks; "
-                "--warm-start needs recordings of the same kernel"
-            )
-        value = space.default[parameter.name]
-        keys = [_key(recorded) for recorded in parameter.values]
-        if _key(value) not in keys:
-            raise UsageError(
-                f"{recording.path}: {parameter.name} is never {shown(value)}, its value in "
-                "this space"
-            )
-        fixed[column] = keys.index(_key(value))
-    return fixed
+    return float(value) if isinstance(value, (bool, int, float)) else value

@@ -124,7 +124,7 @@ class StencilPredictor:
         if path is None or path.exists():
             with contextlib.suppress(UsageError):  # no results yet
                 # Each size of each stencil has kernels of its own.
-                self._results = read_results([url], all_campaigns=True, kernel_version="all")
+                self._results = read_results([url], all_campaigns=True)
 
     def order(self, environment: Environment) -> tuple[list[Config], str] | None:
         """Order the configurations, the most promising first, by a predictor trained on other

@@ -36,7 +36,7 @@ class Campaign(State):
                 store.connection, stored, spec.name, key.fingerprint, spec.program_parts
             )
 
-        versions = store.read(stored_versions)
+        versions = store.transact(stored_versions)
         if any(version.program_sha256 == key.program_sha256 for version in versions):
             return ()
         return versions

@@ -66,7 +66,7 @@ def _search(
     plan = state.run_plan(problem)
     space = state.space(problem)
     rows = state.ledger.searched(problem).rows
-    ended = store.read(lambda: find_ended(store, plan, space, options, rows))
+    ended = store.transact(lambda: find_ended(store, plan, space, options, rows))
     steps = 0
     if ended is None and not state.is_time_up():
         steps = space.budget(options.test_limit)
@@ -74,7 +74,7 @@ def _search(
     state.display.begin_stage(title, steps, min(steps, len(rows)))
     if state.is_empty(problem):
         return
-    searched = ended or search_input(prepared(state, problem, before), options)
+    searched = ended or search_input(prepared(state, problem, before, options))
     if ended and ended.answers:
         answers = ended.answers
         total = space.budget(options.test_limit)
@@ -93,7 +93,9 @@ def _search(
         )
 
 
-def prepared(state: State, problem: Input, before: Sequence[Input]) -> InputSearch:
+def prepared(
+    state: State, problem: Input, before: Sequence[Input], options: SearchOptions
+) -> InputSearch:
     """Return the search of an input, with what is learnt from recordings, from other devices, and
     from the inputs before it as its run found them."""
     plan = state.run_plan(problem)
@@ -111,7 +113,7 @@ def prepared(state: State, problem: Input, before: Sequence[Input]) -> InputSear
         notes["warm_start"] = devices
     return InputSearch(
         plan,
-        space,
+        options,
         InputInterface(state.spec, problem, space, state.measurer_for(problem)),
         state.store,
         state.ledger,

@@ -108,7 +108,6 @@ class _SharedWork(Generic[Work]):
 
         At an error, or at Ctrl-C here, all threads end; what had been measured by then is stored.
         """
-        self._state.store.commit()
         try:
             for device in tuple(self._pool.left):
                 self._start(device)
@@ -234,7 +233,6 @@ class _SharedWork(Generic[Work]):
         before the call did."""
         if self._is_stopping:
             raise _Stopped
-        self._state.store.commit()
         with own_random():
             self._baton.release()
             try:

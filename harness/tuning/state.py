@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -24,15 +24,14 @@ from harness.measure.trial.occasions import ONE_OCCASION, new_seed
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ListedSpace
 from harness.results.campaigns import LEFT_OUT, StoredCampaign
-from harness.results.columns import MeasurementRow, MeasurementRows
-from harness.results.database import now
+from harness.results.columns import MeasurementRows
 from harness.results.fitting import VersionRows, digests_of_data, fitting
 from harness.results.ledger import Ledger
 from harness.results.measured import by_input
-from harness.results.notes import Notes, device_facts
+from harness.results.notes import Notes
 from harness.results.read import CampaignKey
 from harness.results.schema import SEARCHED
-from harness.results.store import RunPlan, Store
+from harness.results.store import COMPLETE, RunPlan, Store
 from harness.results.view import Results, results_of
 from harness.search import Progress, Searched, SearchOptions
 from harness.search.transfer import TransferSources
@@ -112,14 +111,12 @@ class State:
             self._introduced.add((device, problem))
             device.recall(problem, self.ledger.searched(problem).values())
             if problem in self.runs:  # a run that begins notes it by itself
-                facts = self.store.notes_of(self.runs[problem]).get("facts", {})
-                added = device_facts(facts, device.environment.notes)
-                self.note_run(problem, {"facts": {**facts, **added}})
+                self.store.note_device(self.runs[problem], device.environment)
         return device
 
     def note_run(self, problem: Input, notes: Notes) -> None:
         """Store notes with the run of an input."""
-        self.store.transact(partial(self.store.note_run, self.runs[problem], notes))
+        self.store.note_run(self.runs[problem], notes)
 
     @property
     def display(self) -> Display:
@@ -295,12 +292,7 @@ class State:
         store = self.store
         run_id = self.runs[problem]
         plan = self.run_plan(problem)
-        ids = store.transact(lambda: store.add_measurements(run_id, plan, stage, measured, group))
-        date = now()
-        space = self.spec.space_sha256
-        rows: list[MeasurementRow] = []
-        for row_id, m in zip(ids, measured, strict=True):
-            rows.append(MeasurementRow(row_id, stage, m, group, measured_at=date, space=space))
+        rows = store.transact(lambda: store.add_measurements(run_id, plan, stage, measured, group))
         self.ledger.append(rows)
 
     def measure_interleaved(
@@ -346,7 +338,7 @@ class State:
         store = self.store
         environment = self.measurer.environment
         rows = self.ledger.rows
-        return store.read(
+        return store.transact(
             lambda: results_of(store.connection, self.key, self.spec, environment, rows)
         )
 
@@ -358,7 +350,7 @@ class State:
         try:
             yield
         except HostModuleError as error:
-            self.store.session.rollback()
+            self.store.roll_back()
             self.left_out[problem] = f"{LEFT_OUT}{error}"
             self.warn(f"({problem}) is left out: {error}")
 
@@ -378,8 +370,8 @@ class State:
         plan = self.run_plan(problem)
 
         def store_run() -> None:
-            run = store.begin_run(plan, {"facts": machine_notes()})
-            store.end_run(run.id, "complete")
+            run_id = store.begin_run(plan, {"facts": machine_notes()})
+            store.end_run(run_id, COMPLETE)
 
         store.transact(store_run)
         return True

@@ -118,8 +118,8 @@ class UniformSampling:
         plan = replace(plan, technique=technique, test_limit=draws)
         with state.leaving_out(problem):
             interface = InputInterface(state.spec, problem, space, state.measurer_for(problem))
-            search = InputSearch(plan, space, interface, state.store, state.ledger, note)
-            state.runs[problem] = search_input(search, options).run_id
+            search = InputSearch(plan, options, interface, state.store, state.ledger, note)
+            state.runs[problem] = search_input(search).run_id
         self._drawn[role, problem] = len(samples)
         return samples
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.errors import UsageError
 from harness.results.view import Results, read_results, the_one
 from harness.space_file import load_spec
 from tests.helpers.commands import analyse, merge
@@ -129,39 +128,37 @@ def test_the_recipe_in_python_works_after_an_edit(database: str) -> None:
     results = the_one(read_results([database]))
     assert limits(results) == [NEW, NEW]
     (old,) = results.others
-    assert f"{old}".startswith(f"{old.name} ({old.measurements} measurements, last 20")
-    (before,) = read_results(database, kernel_version=old.name)
+    assert f"{old}".startswith(
+        f"{old.program_sha256[:8]} ({old.measurements} measurements, last 20"
+    )
+    last, before = read_results(database, all_campaigns=True)
+    assert limits(last) == [NEW, NEW]
     assert limits(before) == [OLD, OLD]
     assert len(before.all_rows) == old.measurements
-    assert len(read_results(database, kernel_version="all")) == 2
 
 
-def test_a_version_that_is_not_there_is_answered_with_those_that_are(database: str) -> None:
-    (old,) = the_one(read_results(database)).others
-    with pytest.raises(UsageError, match=rf"there are .*{old.name}, newest and all"):
-        read_results(database, kernel_version="xyz")
-
-
-def test_the_newest_version_is_analysed_and_others_listed(database: str, capsys: Capture) -> None:
+def test_the_newest_version_is_analysed_and_others_counted(database: str, capsys: Capture) -> None:
     (old,) = the_one(read_results(database)).others
     assert analyse([database]) == 0
     printed = capsys.readouterr().out
     assert printed.count("formula on formula") == 1
+    assert printed.count("set aside") == 1
     assert f"{old.measurements} measurements of another version are set aside, {old}" in printed
-    assert f"harness analyse {database} --kernel-version {old.name}\n" in printed
-    assert analyse([database, "--kernel-version", old.name]) == 0
-    assert "set aside" not in capsys.readouterr().out
+    assert f"harness analyse {database} --all-campaigns\n" in printed
 
 
-def test_old_versions_are_left_behind_by_a_merge(database: str, tmp_path: Path) -> None:
-    kept = str(tmp_path / "kept.db")
-    assert merge([kept, database, "--kernel-version", "newest"]) == 0
-    (results,) = read_results(kept, kernel_version="all")
-    expected = the_one(read_results(database))
-    assert [row.uuid for row in results.all_rows] == [row.uuid for row in expected.all_rows]
-    assert not results.others
-    assert merge([kept, database]) == 0
-    assert len(read_results(kept, kernel_version="all")) == 2
+def test_all_campaigns_have_those_of_an_earlier_kernel(database: str, capsys: Capture) -> None:
+    last, before = read_results(database, all_campaigns=True)
+    assert analyse([database, "--all-campaigns"]) == 0
+    printed = capsys.readouterr().out
+    assert "set aside" not in printed
+    titles = [line for line in printed.splitlines() if line.startswith("formula on formula")]
+    versions = [results.campaign.key.program_sha256[:8] for results in (last, before)]
+    ends = [title.split(" of kernel version ")[1] for title in titles]
+    assert ends == [
+        f"{versions[0]}, from {database}",
+        f"{versions[1]} (differs in kernel.cl), from {database}",
+    ]
 
 
 def test_times_that_somebody_changed_are_refused_with_their_rows(

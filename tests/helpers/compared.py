@@ -24,7 +24,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.results import CHOICE, FINAL
+from harness.results import CHOICE, COMPLETE, FINAL, INTERRUPTED
 from tests.helpers.commands import compare as main
 from tests.helpers.replays import make_spec, small_space
 from tests.helpers.results_examples import begin_search, make_plan, opened
@@ -83,7 +83,7 @@ def tuned(
         for given in spec.inputs:
             search = begin_search(store, make_plan(given, spec=spec, environment=environment))
             if given in reasons:
-                store.end_run(search.run_id, "interrupted")
+                store.end_run(search.run_id, INTERRUPTED)
                 continue
             for block in searched:
                 search.test(device.measure(given, block))
@@ -93,7 +93,7 @@ def tuned(
                 search.run_id, search.plan, CHOICE, choice, group=uuid.uuid4().hex
             )
             store.add_measurements(search.run_id, search.plan, FINAL, last, group=uuid.uuid4().hex)
-            store.end_run(search.run_id, "complete")
+            store.end_run(search.run_id, COMPLETE)
         store.end_command(command, reasons, {})
     return str(folder / name)
 

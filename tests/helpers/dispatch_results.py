@@ -16,6 +16,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
+from harness.results import COMPLETE
 from harness.results.notes import limit_notes
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
@@ -66,5 +67,5 @@ def fill(
                     timing = Timing(samples_s, StopReason.RECORDED)
                     found = Measurement(config, given, Outcome.OK, timing)
                 search.test(found)
-            store.end_run(search.run_id, "complete")
+            store.end_run(search.run_id, COMPLETE)
     return place

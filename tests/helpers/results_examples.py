@@ -7,13 +7,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, insert, select
+from sqlalchemy import Connection, Engine, Table, select
 
 from harness.core.plain_pickle import dump_compressed
 from harness.core.records import (
@@ -27,6 +28,7 @@ from harness.core.records import (
     Timing,
 )
 from harness.results import (
+    COMPLETE,
     SEARCHED,
     Added,
     CampaignKey,
@@ -111,18 +113,24 @@ class Search:
 
     def add(self, measurement: Measurement, stage: str = "search") -> int:
         """Add a test, and do not commit it."""
-        (row,) = self.store.add_measurements(self.run_id, self.plan, stage, [measurement])
-        request = {"requestor": REQUESTOR, "result_id": row}
-        self.store.add_requests(self.run_id, self.plan, [measurement.config], [request])
-        return row
+        rows = self.store.add_measurements(self.run_id, self.plan, stage, [measurement])
+        self.store.add_requests(self.run_id, self.plan, rows, [{"requestor": REQUESTOR}])
+        return rows[0].id
 
 
 def begin_search(store: Store, plan: RunPlan | None = None, notes: Notes | None = None) -> Search:
     plan = plan or make_plan()
     noted = notes or {"facts": {"host": "here"}}
-    run = store.begin_run(plan, noted, args=dump_compressed({"label": plan.label}))
+    run = store.begun(plan)
+    if run is None:
+        run_id = store.begin_run(
+            plan, noted, (), {"args": dump_compressed(Namespace(label=plan.label))}
+        )
+    else:
+        run_id = run.id
+        store.continue_run(run, plan)
     store.commit()
-    return Search(store, plan, run.id)
+    return Search(store, plan, run_id)
 
 
 @contextmanager
@@ -155,7 +163,7 @@ def write(path: Path | str, *measurements: Measurement, plan: RunPlan | None = N
         search = begin_search(store, plan)
         for measurement in measurements:
             search.test(measurement)
-        store.end_run(search.run_id, "complete")
+        store.end_run(search.run_id, COMPLETE)
         store.end_command(command, {plan.spec.inputs[0]: "no data"}, {"cross": ""})
 
 
@@ -174,15 +182,16 @@ def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
     with engine.begin() as connection:
         program_id = connection.execute(select(stock.program.c.id)).scalar()
         rows = [
-            {"program_id": program_id, "hash": c.digest, "data": dump_compressed(dict(c))}
-            for c in configs
+            {
+                "program_id": program_id,
+                "hash": config.digest,
+                "data": dump_compressed(dict(config)),
+                "digest": config.digest,
+                "parameters": dict(config),
+            }
+            for config in configs
         ]
-        ids = insert_returning_ids(connection, stock.configuration, rows)
-        extending = [
-            {"id": row_id, "digest": config.digest, "parameters": dict(config)}
-            for row_id, config in zip(ids, configs, strict=True)
-        ]
-        connection.execute(insert(schema.configurations), extending)
+        insert_returning_ids(connection, stock.configuration, rows)
         _copy(
             connection,
             stock.result,

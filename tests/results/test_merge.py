@@ -13,7 +13,15 @@ import pytest
 from harness.core.errors import ResultsError
 from harness.core.observations import WorstElement
 from harness.core.records import Measurement, Outcome
-from harness.results import Added, MeasurementRow, read_measurements, reading, stock, writing
+from harness.results import (
+    COMPLETE,
+    Added,
+    MeasurementRow,
+    read_measurements,
+    reading,
+    stock,
+    writing,
+)
 from harness.results.view import read_results
 from tests.helpers.commands import merge as main
 from tests.helpers.commands import tune
@@ -150,7 +158,7 @@ def test_database_that_has_grown_adds_what_is_new(target: str, one: Path) -> Non
     with opened(one) as store:
         search = begin_search(store)
         search.test(make_ok(2))
-        store.end_run(search.run_id, "complete")
+        store.end_run(search.run_id, COMPLETE)
     assert merge(target, one) == [Added(str(one), 0, 1, 3)]
     assert query(target, "SELECT state, end_date IS NULL FROM tuning_run") == [("COMPLETE", 0)]
     assert count(target, "desired_result") == 2
@@ -297,6 +305,17 @@ def test_command_makes_nothing_of_unreadable_files(out: Path, one: Path, capsys:
     assert message == f"error: {one} is no results database: file is not a database\n"
 
 
+def test_command_leaves_no_empty_database(out: Path, one: Path, two: Path) -> None:
+    write(one, make_ok(1))
+    write(two, make_ok(2))
+    tamper(two, "UPDATE result SET time = time / 100")
+    assert main([str(out), str(two)]) == 2
+    assert not list(out.parent.glob(f"{out.name}*"))
+    assert main([str(out), str(one), str(two)]) == 2
+    assert main([str(out), str(two)]) == 2
+    assert measurements(out) == [make_ok(1)]
+
+
 def test_command_refuses_one_file_as_both(
     out: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,7 +338,7 @@ def test_database_that_is_being_written_can_be_merged_from(out: Path, one: Path)
         search.test(make_ok(1))
         store.add_measurements(search.run_id, search.plan, "search", [make_ok(2)])  # not committed
         merge(out, one)
-        store.session.rollback()
+        store.roll_back()
     assert measurements(out) == [make_ok(1)]
 
 

@@ -25,6 +25,7 @@ from harness.core.observations import CLOCK_ERROR, WorstElement
 from harness.core.records import Input, Measurement, Outcome, Statistic, StopReason, Timing
 from harness.results import (
     FINAL,
+    INTERRUPTED,
     SEARCHED,
     CampaignKey,
     MeasurementRow,
@@ -204,15 +205,18 @@ def test_campaigns_come_last_begun_first(database: str) -> None:
 def test_run_with_an_equal_plan_is_continued(database: str) -> None:
     with opened(database) as store:
         search = begin_search(store)
-        assert store.begin_run(make_plan(technique="B"), {}, args=b"N.").id != search.run_id
+        assert store.begin_run(make_plan(technique="B"), {}, (), {"args": b"N."}) != search.run_id
         search.test(make_ok(1))
-        store.end_run(search.run_id, "interrupted")
+        store.end_run(search.run_id, INTERRUPTED)
     with opened(database) as store:
-        begun = store.begin_run(dataclasses.replace(make_plan(), test_limit=9), {})
+        plan = dataclasses.replace(make_plan(), test_limit=9)
+        begun = store.begun(plan)
+        assert begun is not None
         assert begun.id == search.run_id
+        store.continue_run(begun, plan)
         (answer,) = store.answers(begun.id)
-        assert (answer.measurement_id, answer.requestor) == (1, REQUESTOR)
-        assert answer.digest == make_config(1).digest
+        assert (answer.result_id, answer.requestor) == (1, REQUESTOR)
+        assert answer.hash == make_config(1).digest
         store.commit()
     sql = "SELECT state, test_limit, end_date FROM runs JOIN tuning_run ON tuning_run.id = runs.id"
     assert query(database, f"{sql} WHERE runs.id = {begun.id}") == [("RUNNING", 9, None)]
@@ -223,7 +227,7 @@ def test_measurements_without_a_search_are_a_run_of_their_own(database: str) -> 
         first = store.begin_run(make_plan(), {})
         again = store.begin_run(make_plan(), {})
         store.commit()
-    assert (first.id, again.id) == (1, 2)
+    assert (first, again) == (1, 2)
     assert count(database, "tuning_run") == 2
 
 
@@ -231,7 +235,7 @@ def test_what_was_rolled_back_is_written_again(database: str) -> None:
     with opened(database) as store:
         search = begin_search(store)
         store.add_measurements(search.run_id, search.plan, "search", [make_ok(1)])
-        store.session.rollback()
+        store.roll_back()
         search.test(make_failed(Outcome.TIMEOUT, 2))  # would take the rows that are gone
         search.test(make_ok(1))
     rows = read_back(database)
@@ -383,7 +387,7 @@ def fill_a_disk_of_one_page(place: Path) -> None:
     with opened(place) as store:
         search = begin_search(store)
         search.test(make_ok(0))
-        store.session.connection().exec_driver_sql("PRAGMA max_page_count = 1")
+        store.connection.exec_driver_sql("PRAGMA max_page_count = 1")
         for number in range(1, 2000):
             search.test(make_ok(number, [1e-3] * 100))
 
@@ -399,8 +403,8 @@ def test_full_disk_is_a_results_error_that_keeps_what_was_committed(place: Path)
 def add_a_test_of_no_measurement(place: str) -> None:
     with opened(place) as store:
         search = begin_search(store)
-        request = {"requestor": "nobody", "result_id": 99}
-        store.add_requests(search.run_id, search.plan, [make_config(1)], [request])
+        missing = MeasurementRow(99, "search", make_ok(1))
+        store.add_requests(search.run_id, search.plan, [missing], [{"requestor": "nobody"}])
 
 
 def test_fault_of_the_harness_keeps_its_traceback(database: str) -> None:
@@ -484,11 +488,11 @@ def test_no_query_of_the_store_scans_a_table(place: Path) -> None:
         store.measured(plan)
         store.choose_campaign(SPEC, ENVIRONMENT, fresh=False)
         store.answers(1)
-        read_measurements(store.session.connection(), KEY)
+        read_measurements(store.connection, KEY)
         selects = [(sql, values) for sql, values in seen if sql.startswith("SELECT")]
         assert len(selects) >= 10
         for sql, values in selects:
-            steps = store.session.connection().exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)
+            steps = store.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)
             for step in steps:
                 scanned = re.match(r"SCAN (\w+)", step.detail)
                 assert scanned is None or scanned[1] in _FEW, f"{step.detail}\n{sql}"
@@ -622,7 +626,7 @@ def space(number: int) -> dict[str, object]:
 def test_ids_are_in_the_order_of_their_rows(database: str) -> None:
     table = schema.spaces
     with writing(database) as engine, engine.begin() as connection:
-        ids = insert_returning_ids(connection, table, map(space, range(2500)))
+        ids = insert_returning_ids(connection, table, list(map(space, range(2500))))
         found = dict(connection.execute(select(table.c.id, table.c.sha256)).all())
         assert [found[row_id] for row_id in ids] == [f"{number:064x}" for number in range(2500)]
 

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 
 from harness.core.errors import ResultsError
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Outcome
-from harness.results import Command, StoredCampaign, campaigns, reading, writing
+from harness.results import COMPLETE, Command, StoredCampaign, campaigns, reading, writing
 from harness.results.campaigns import read_campaign
 from harness.results.caveats import record_lines
 from harness.results.notes import Notes
@@ -112,7 +112,7 @@ def test_merging_again_brings_runs_up_to_date_and_never_back(tmp_path: Path, pla
     merge(out, early)
     assert (read(out)[1][0].ended_at, read(out)[2].get("legal")) == (None, None)
     with opened(place) as store:
-        store.end_run(search.run_id, "complete")
+        store.end_run(search.run_id, COMPLETE)
         store.note_run(search.run_id, {"legal": 5})
         store.end_command(command, {SECOND: "no data"}, {})
     late = read(place)[1:]

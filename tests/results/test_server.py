@@ -264,13 +264,13 @@ def test_an_unanswered_commit_is_kept(postgres: str, monkeypatch: pytest.MonkeyP
 def lose_the_answer_of_a_commit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(url) as store:
         search = claimed(store)
-        commit = store.session.commit
+        commit = store.commit
 
         def commit_without_answer() -> None:
             commit()
             raise OperationalError("COMMIT", None, Exception("lost"), connection_invalidated=True)
 
-        monkeypatch.setattr(store.session, "commit", commit_without_answer)
+        monkeypatch.setattr(store, "commit", commit_without_answer)
         add(store, search, 1)
 
 

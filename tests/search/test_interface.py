@@ -220,7 +220,7 @@ def test_harness_own_driver_measures_through_it(spec: Spec, tmp_path: Path) -> N
     plan = RunPlan(spec, measurer.environment, problem, "PureRandom", 0, 10, 3, "test", campaign=1)
     with writing(str(tmp_path / "r.db")) as engine:
         store = Store(engine)
-        search_input(InputSearch(plan, space, interface, store, Ledger(), Tests().test), options)
+        search_input(InputSearch(plan, options, interface, store, Ledger(), Tests().test))
         store.close()
     assert len(interface.configs) == 10
     assert interface.configs == [config for _, config in measurer.asked]

@@ -126,8 +126,8 @@ class Searches:
         seeds = [] if options.is_self_contained else [space.default]
         tests = Tests()
         interface = InputInterface(spec, plan.problem, space, measurer)
-        search = InputSearch(plan, space, interface, self._store, Ledger(), tests.test, seeds)
-        found = search_input(search, options)
+        search = InputSearch(plan, options, interface, self._store, Ledger(), tests.test, seeds)
+        found = search_input(search)
         requestors = {answer.requestor for answer in self._store.answers(found.run_id)}
         best = tests[-1].best and tests[-1].best.config
         asked = [config for _, config in measurer.asked]

@@ -55,10 +55,10 @@ def url(tmp_path: Path) -> str:
                 features=("size",), inputs=(SIZE,), baselines=(),
             )  # fmt: skip
             plan = make_plan(SIZE, spec=spec)
-            store.add_measurements(store.begin_run(plan, {}).id, plan, "search", measured(rows))
+            store.add_measurements(store.begin_run(plan, {}), plan, "search", measured(rows))
         plan = make_plan()
         other = Measurement(SPEC.default, SPEC.inputs[0], Outcome.OK, Timing((0.5,)))
-        store.add_measurements(store.begin_run(plan, {}).id, plan, "search", [other])
+        store.add_measurements(store.begin_run(plan, {}), plan, "search", [other])
         store.commit()
     return url
 

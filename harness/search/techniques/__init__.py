@@ -100,14 +100,14 @@ def steps_up(space: Space, here: Config) -> Iterator[Config]:
                 break
 
 
-OWN: tuple[technique.SearchTechnique, ...] = (GaussianProcess(), HillClimb(), UniformRandom())
+OURS: tuple[technique.SearchTechnique, ...] = (GaussianProcess(), HillClimb(), UniformRandom())
 """OpenTuner copies each at the start of a run."""
 
 DEFAULT_TECHNIQUE = "GaussianProcess"
 """The technique that `auto` means: the best of those compared on recorded spaces, and the one that
 learns from other inputs and devices."""
 
-for _technique in OWN:
+for _technique in OURS:
     technique.register(_technique)
 
 
@@ -130,7 +130,7 @@ def resolve_techniques(names: Sequence[str]) -> tuple[str, ...]:
 
 def sole_technique(names: Sequence[str]) -> SelfContained | None:
     """Return the self-contained technique that has a run to itself, if there is one."""
-    for technique_alone in OWN:
+    for technique_alone in OURS:
         if isinstance(technique_alone, SelfContained) and set(names) == {technique_alone.name}:
             return technique_alone
     return None

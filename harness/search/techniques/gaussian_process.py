@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from opentuner.search.technique import SearchTechnique
 from threadpoolctl import ThreadpoolController
 
-from harness.models.gaussian_process import Surrogate, standardised
+from harness.models.gaussian_process import Surrogate, logs_of, standardised
 from harness.search.manipulator import Cfg
 from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
 from harness.space import PointArray
@@ -64,29 +64,25 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self._memory: Memory | None = None
-        self._models: list[Surrogate] = []
         self._likelier = 0  # the model with more evidence; the second has the prior as its mean
         self._used = 0  # the model that was used last
         self._relearn_at = 0.0
         self._drew = False  # the last proposal was a uniform draw
 
-    @property
-    def _known(self) -> Memory:
-        if self._memory is None:
-            rng = np.random.default_rng(self.manipulator.rng.getrandbits(64))
-            memory = Memory(self.manipulator.space, rng, self.manipulator.transfer)
-            count = 1 if memory.prior is None else 2
-            encoder = memory.encoder
-            self._models = [
-                Surrogate(encoder.groups, encoder.relative_lengths) for _ in range(count)
-            ]
-            self._memory = memory
-        return self._memory
+    @cached_property
+    def _memory(self) -> Memory:
+        rng = np.random.default_rng(self.manipulator.rng.getrandbits(64))
+        return Memory(self.manipulator.space, rng, self.manipulator.transfer)
+
+    @cached_property
+    def _models(self) -> list[Surrogate]:
+        encoder = self._memory.encoder
+        count = 1 if self._memory.prior is None else 2
+        return [Surrogate(encoder.groups, encoder.relative_lengths) for _ in range(count)]
 
     def on_result(self, result: Any) -> None:
         """Note a result, whichever technique asked for it."""
-        self._known.add(result.configuration.config, result.time)
+        self._memory.add(result.configuration.config, result.time)
 
     def desired_result(self) -> Any:
         """Return OpenTuner's request for the next proposal; mark a uniform draw."""
@@ -97,75 +93,77 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
 
     def desired_configuration(self) -> Cfg | None:
         """Return the next proposal; None when all are measured."""
-        known = self._known
+        memory = self._memory
         pending = [request.configuration.config for request in self.driver.pending]
-        waiting = known.space.encode_all(pending)
-        known.await_results(waiting)
-        if known.is_enough(FIRST if known.prior is None else FAVOURITES):
+        waiting = memory.space.encode_all(pending)
+        memory.await_results(waiting)
+        if memory.is_enough(FIRST if memory.prior is None else FAVOURITES):
             with _blas().limit(limits=1):
                 proposals = self._promising(waiting)
-        elif known.prior is not None:
-            proposals = known.favourites(1)
+        elif memory.prior is not None:
+            proposals = memory.favourites(1)
         else:
-            proposals = known.remote(known.space.sample_points(known.rng, _DRAWN_FIRST))
+            proposals = memory.remote(memory.space.sample_points(memory.rng, _DRAWN_FIRST))
         self._drew = not len(proposals)
         if len(proposals):
-            return dict(known.space.decode(proposals[0].tolist()))
+            return dict(memory.space.decode(proposals[0].tolist()))
         drawn: Cfg | None = self.manipulator.draw_unmeasured(self.driver.taken)
         return drawn
 
     def _promising(self, waiting: PointArray) -> PointArray:
         """Return the candidate of the greatest expected improvement, if there are candidates."""
-        known = self._known
-        candidates = known.unseen(self._candidates())
+        memory = self._memory
+        candidates = memory.unseen(self._candidates())
         if not len(candidates):
             return candidates
-        sample = known.sample()
+        sample = memory.sample()
         outputs = standardised(sample.times_s)
         self._learn(sample, outputs)
         self._used = self._next_model()
-        model, mean = self._models[self._used], _Mean(self._used, sample, outputs)
-        rests = outputs - mean.of(sample.expected)
-        model.fit(sample.points, rests, learn=False)
+        model = self._models[self._used]
+        mean = _mean_of(self._used, sample, outputs)
+        model.fit(sample.points, outputs - mean(sample.expected), learn=False)
         if len(waiting):
-            model.believe(known.encoder.points(waiting))
-        points, shifts = known.encoder.points(candidates), mean.of(known.expect(candidates))
+            model.believe(memory.encoder.points(waiting))
+        points = memory.encoder.points(candidates)
+        shifts = mean(memory.expect(candidates))
         index, gain = model.most_promising(points, shifts, float(outputs.min()))
-        if gain < LITTLE and known.rng.random() < 0.5:
-            near = known.unseen(map(known.neighbours, known.fastest(_LOCAL_CENTRES)))
+        if gain < LITTLE and memory.rng.random() < 0.5:
+            near = memory.unseen(map(memory.neighbours, memory.fastest(_LOCAL_CENTRES)))
             if len(near):
-                means = model.means(known.encoder.points(near)) + mean.of(known.expect(near))
+                points = memory.encoder.points(near)
+                means = model.means(points) + mean(memory.expect(near))
                 return near[[means.argmin()]]
         return candidates[[index]]
 
     def _learn(self, sample: Sample, outputs: Array) -> None:
         """Fit hyper-parameters and compare the evidence, once per tenth more results."""
-        if self._known.count < self._relearn_at:
+        if self._memory.count < self._relearn_at:
             return
-        self._relearn_at = self._known.count * _RELEARN
+        self._relearn_at = self._memory.count * _RELEARN
         for which, model in enumerate(self._models):
-            mean = _Mean(which, sample, outputs).of(sample.expected)
-            model.fit(sample.points, outputs - mean, learn=True)
+            mean = _mean_of(which, sample, outputs)
+            model.fit(sample.points, outputs - mean(sample.expected), learn=True)
         evidence = [model.evidence for model in self._models]
         self._likelier = evidence.index(max(evidence))
 
     def _next_model(self) -> int:
         """Choose the model with more evidence; later, if it has the prior, alternate."""
-        if self._known.count < ALTERNATE_FROM or self._likelier == 0:
+        if self._memory.count < ALTERNATE_FROM or self._likelier == 0:
             return self._likelier
         return (self._used + 1) % len(self._models)
 
     def _candidates(self) -> Iterator[PointArray]:
         """Yield uniform draws, the prior's favourites, and neighbours of the fastest."""
-        known = self._known
-        drawn = _DRAWN if known.count <= MOST_POINTS else _DRAWN_LATER
-        yield known.space.sample_points(known.rng, drawn)
-        yield known.favourites(_LEADERS)
-        for centre in known.fastest(_CENTRES):
-            near = known.neighbours(centre)
+        memory = self._memory
+        drawn = _DRAWN if memory.count <= MOST_POINTS else _DRAWN_LATER
+        yield memory.space.sample_points(memory.rng, drawn)
+        yield memory.favourites(_LEADERS)
+        for centre in memory.fastest(_CENTRES):
+            near = memory.neighbours(centre)
             yield near
-            for start in known.rng.permutation(len(near))[:_STARTS]:
-                yield known.neighbours(near[start])
+            for start in memory.rng.permutation(len(near))[:_STARTS]:
+                yield memory.neighbours(near[start])
 
 
 @cache
@@ -174,14 +172,10 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
-class _Mean:
-    """The mean of a model's outputs: a constant, plus the scaled prior for the second model."""
-
-    def __init__(self, which: int, sample: Sample, outputs: Array) -> None:
-        self._scale = which / sample.spread if sample.spread > 0 else 0.0
-        self._shift = float((outputs - self._scale * sample.expected).mean())
-
-    def of(self, expected: Array) -> Array:
-        """Return the mean where the prior expects `expected`."""
-        mean: Array = self._shift + self._scale * expected
-        return mean
+def _mean_of(which: int, sample: Sample, outputs: Array) -> Callable[[Array], Array]:
+    """Return the mean of a model's outputs where the prior expects a value: a constant, plus the
+    scaled prior for the second model."""
+    spread = float(logs_of(sample.times_s).std())  # the unit of the outputs
+    scale = which / spread if spread > 0 else 0.0
+    shift = float((outputs - scale * sample.expected).mean())
+    return lambda expected: shift + scale * expected

@@ -12,7 +12,6 @@ import scipy  # its parts load when they are first used
 
 from harness.core.records import Config
 from harness.models.config_points import ConfigEncoder
-from harness.models.gaussian_process import logs_of
 from harness.models.transfer_prior import Prior, TransferData
 from harness.space import PointArray, Space
 
@@ -33,11 +32,6 @@ class Sample:
     points: Array
     times_s: Array
     expected: Array
-
-    @property
-    def spread(self) -> float:
-        """The standard deviation of the times' logarithms, the unit of standardised outputs."""
-        return float(logs_of(self.times_s).std())
 
 
 class Memory:
@@ -62,12 +56,10 @@ class Memory:
     def add(self, config: Config, time_s: float) -> None:
         """Note a result; infinity is a failure."""
         positions = self.space.encode_all([config])
-        points = self.encoder.points(positions)
-        expected = self.expect(positions)
         self._positions = np.concatenate([self._positions, positions])
-        self._points = np.concatenate([self._points, points])
+        self._points = np.concatenate([self._points, self.encoder.points(positions)])
         self._times_s = np.append(self._times_s, time_s)
-        self._expected = np.concatenate([self._expected, expected])
+        self._expected = np.append(self._expected, self.expect(positions))
         self._seen.add(positions.tobytes())
 
     @property
@@ -87,8 +79,8 @@ class Memory:
 
     def is_enough(self, count: int) -> bool:
         """Whether there are `count` results, enough of them with a time for a model."""
-        works = np.isfinite(self._times_s)
-        return self.count >= count and int(np.count_nonzero(works)) >= _WORKING
+        working = int(np.isfinite(self._times_s).sum())
+        return self.count >= count and working >= _WORKING
 
     def fastest(self, count: int) -> PointArray:
         """Return the fastest points."""
@@ -120,7 +112,8 @@ class Memory:
         width = positions.dtype.itemsize * positions.shape[1]
         keys = np.ascontiguousarray(positions).view(f"V{width}").ravel().tolist()
         row_of = {key: row for row, key in enumerate(keys)}
-        return positions[[row for key, row in row_of.items() if key not in self._seen]]
+        rows = [row for key, row in row_of.items() if key not in self._seen]
+        return positions[rows]
 
     def remote(self, positions: PointArray) -> PointArray:
         """Return the unseen point farthest from its nearest seen one, if there is one.
@@ -133,8 +126,9 @@ class Memory:
             return unseen[:1]
         seen = np.array([np.frombuffer(key, positions.dtype) for key in self._seen])
         here = self.encoder.points(unseen)
-        away = scipy.spatial.distance.cdist(here, self.encoder.points(seen))
-        return unseen[[away.min(axis=1).argmax()]]
+        there = self.encoder.points(seen)
+        nearest = scipy.spatial.distance.cdist(here, there).min(axis=1)
+        return unseen[[nearest.argmax()]]
 
     def favourites(self, count: int) -> PointArray:
         """Return the unseen points that the prior expects to be the fastest, in that order."""
