@@ -57,8 +57,8 @@ def equal_bits(results: Results) -> EqualBits | None:
     inputs = tuple(_of_input(results, problem, own) for problem, own in by_input.items())
     last = known.take(np.concatenate([own.rows.selected for own in by_input.values()]))
     steady = last.where(last.of(bits) != VARYING_BITS)
-    codes = steady.of(steady.columns.inputs.codes)
-    settings = steady.columns.config_table.settings(steady.of(steady.columns.configs.codes))
+    codes = steady.of(steady.columns.input_codes)
+    settings = steady.columns.configs.settings(steady.of(steady.columns.config_codes))
     values = {name: of_rows for name, (_, of_rows) in settings.items()}
     return EqualBits(inputs, tuple(_split_by(codes, _joined(codes, steady.of(bits)), values)))
 

@@ -65,8 +65,7 @@ def input_report(results: Results, problem: Input) -> InputReport:
     crossed = 0
     if problem in results.measured:
         rows = results.measured[problem].rows.of_stages([CROSS])
-        requestors = rows.columns.requestors
-        crossed = int((rows.of(requestors.codes) == requestors.code(None)).sum())
+        crossed = rows.of(rows.columns.requestor).tolist().count(None)
     return dataclasses.replace(report, crossed=crossed)
 
 

@@ -100,9 +100,8 @@ def samples(results: Results) -> Samples:
     searched = results.searched
     rows = sampled(searched.where(searched.of(searched.columns.works)))
     columns = rows.columns
-    inputs, configs = (
-        list(map(column.at, rows.selected.tolist())) for column in (columns.inputs, columns.configs)
-    )
+    inputs = list(map(columns.input, rows.selected.tolist()))
+    configs = list(map(columns.config, rows.selected.tolist()))
     features = _columns(inputs)
     parts = {**features, **_columns(configs)}
     time_s = rows.of(columns.time_s)
@@ -112,7 +111,7 @@ def samples(results: Results) -> Samples:
         raise UsageError(
             f"the parameter or feature `{taken[0]}` has the name of a measured column; rename it"
         )
-    least = _least(searched)[rows.of(columns.inputs.codes)]
+    least = _least(searched)[rows.of(columns.input_codes)]
     measured = {SLOWDOWN: time_s / least, MEASUREMENT: _numbers(rows)}
     flat = pd.DataFrame({**plain, **measured, **parts})
     varying = tuple(name for name, column in parts.items() if len(set(values_of(column))) > 1)
@@ -129,7 +128,7 @@ def _numbers(rows: MeasurementRows) -> Indices:
     columns = rows.columns
     origins = rows.of(columns.origins).astype(np.int64)
     width = int(origins.max(initial=0)) + 1
-    codes = rows.of(columns.inputs.codes) * width + origins
+    codes = rows.of(columns.input_codes) * width + origins
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     numbers: Indices = np.argsort(np.argsort(first))[inverse]
     return numbers
@@ -149,8 +148,8 @@ def _observed(all_rows: MeasurementRows, rows: MeasurementRows) -> dict[str, Arr
 def _least(rows: MeasurementRows) -> Array:
     """Return the least time of each input, by its code."""
     columns = rows.columns
-    least = np.full(len(columns.inputs.values), np.inf)
-    np.minimum.at(least, rows.of(columns.inputs.codes), rows.of(columns.time_s))
+    least = np.full(len(columns.inputs), np.inf)
+    np.minimum.at(least, rows.of(columns.input_codes), rows.of(columns.time_s))
     return least
 
 

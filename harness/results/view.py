@@ -26,7 +26,7 @@ from harness.results.campaigns import (
     read_commands,
     read_runs,
 )
-from harness.results.columns import MeasurementRow, MeasurementRows, as_rows
+from harness.results.columns import MeasurementRow, MeasurementRows, as_rows, joined
 from harness.results.database import reading
 from harness.results.fitting import VersionRows, fitting
 from harness.results.measured import (
@@ -119,8 +119,7 @@ class Results:
         """By input, the last interleaved measurements of the winner and the default for this
         version of the space; where there are none, for another version."""
         rows = self.rows.of_stages([FINAL])
-        spaces = rows.columns.spaces
-        is_of_version = rows.of(spaces.codes) == spaces.code(self.campaign.space_sha256)
+        is_of_version = rows.of(rows.columns.space) == self.campaign.space_sha256
         sessions = {**by_input(rows), **by_input(rows.where(is_of_version))}
         return {problem: interleaved_groups(of_input)[-1] for problem, of_input in sessions.items()}
 
@@ -238,10 +237,9 @@ class Results:
         """Say which measurements are fit for statistics over parameters: they were drawn
         uniformly, or every legal configuration of their input was measured."""
         columns = rows.columns
-        drawn = np.array([name == _UNBIASED for name in columns.requestors.values], dtype=np.bool_)
-        whole = np.array(list(map(self._is_exhausted, columns.inputs.values)), dtype=np.bool_)
-        unbiased: Flags = drawn[rows.of(columns.requestors.codes)]
-        unbiased |= whole[rows.of(columns.inputs.codes)]
+        is_whole = np.array(list(map(self._is_exhausted, columns.inputs)), dtype=np.bool_)
+        unbiased: Flags = rows.of(columns.requestor) == _UNBIASED
+        unbiased |= is_whole[rows.of(columns.input_codes)]
         return unbiased
 
     @cached_property
@@ -356,13 +354,13 @@ def _joined(parts: Sequence[Results]) -> Results:
     """Join one campaign of several databases; of two copies of a run the last updated counts."""
     if len(parts) == 1:
         return parts[0]
-    rows: dict[str, MeasurementRow] = {}
+    rows = joined([as_rows(part.all_rows) for part in parts])
+    _, first = np.unique(rows.of(rows.columns.uuid), return_index=True)
     runs: dict[str, Run] = {}
     commands: dict[str, Command] = {}
     databases: list[str] = []
     others: dict[KernelVersion, None] = {}
     for part in parts:
-        rows |= {row.uuid: row for row in part.all_rows}
         for run in part.runs:
             if run.uuid not in runs or run.last_at > runs[run.uuid].last_at:
                 runs[run.uuid] = run
@@ -374,7 +372,7 @@ def _joined(parts: Sequence[Results]) -> Results:
     return Results(
         max(parts, key=lambda part: part.last_at).campaign,
         tuple(databases),
-        tuple(rows.values()),
+        rows.take(rows.selected[np.sort(first)]),
         tuple(runs.values()),
         tuple(commands.values()),
         tuple(others),

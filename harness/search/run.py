@@ -112,14 +112,13 @@ def find_ended(
         return None
     why, ids = run.notes.get("ended"), [answer.measurement_id for answer in store.answers(run.id)]
     columns = measured.columns
-    row_of = dict(zip(measured.of(columns.ids).tolist(), measured.selected.tolist(), strict=True))
+    row_of = dict(zip(measured.of(columns.id).tolist(), measured.selected.tolist(), strict=True))
     has_all_seeds = _starts(run.seeds, options.seeds, space) == list(run.seeds)
     if not (has_all_seeds and row_of.keys() >= set(ids) and why in set(EndReason)):
         return None
     answers = measured.take(np.array([row_of[i] for i in ids], dtype=np.intp))
-    outcomes, ended = columns.outcomes, EndReason(why)
-    free = list(map(outcomes.code, options.free_outcomes))
-    counted = ~np.isin(answers.of(outcomes.codes), free)
+    ended = EndReason(why)
+    counted = ~np.isin(answers.of(columns.outcome), list(options.free_outcomes))
     budget, tests = space.budget(plan.test_limit), int(counted.sum())
     if tests < budget and ended not in (EndReason.REFUSED, EndReason.TECHNIQUE):
         return None

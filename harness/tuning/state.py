@@ -246,11 +246,10 @@ class State:
         program, columns = self.spec.program, rows.columns
         deadline_s = program.model.limits.deadline_s if program else None
         allowed_s = min(self.spec.measure.timeout_s, deadline_s or math.inf)
-        outcomes, wall_s = rows.of(columns.outcomes.codes), rows.of(columns.wall_s)
-        may: Flags = outcomes == columns.outcomes.code(Outcome.OUT_OF_MEMORY)
-        may |= (outcomes == columns.outcomes.code(Outcome.TIMEOUT)) & (wall_s < allowed_s)
-        searched = [columns.stages.code(stage) for stage in SEARCHED]
-        return may & np.isin(rows.of(columns.stages.codes), searched)
+        outcome = rows.of(columns.outcome)
+        may: Flags = outcome == Outcome.OUT_OF_MEMORY
+        may |= (outcome == Outcome.TIMEOUT) & (rows.of(columns.wall_s) < allowed_s)
+        return may & np.isin(rows.of(columns.stage), SEARCHED)
 
     def add_measurements(
         self, problem: Input, stage: str, measured: Sequence[Measurement], group: str | None = None
