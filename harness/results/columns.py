@@ -69,13 +69,14 @@ def _value_key(value: Value) -> Hashable:
 class ConfigTable(Sequence[Config]):
     """Distinct configurations; a record is made when it is asked for.
 
-    `layouts` are the different orders of names, and `layout`, shape (configurations,), has the
-    index of each configuration's. `codes`, shape (configurations, names), are the indices of the
-    values in `values`, by name in the order of `names`; -1 where a configuration lacks the name.
+    `values` are the different values by name, and `code_of` has their indices by `_value_key`.
+    `codes`, shape (configurations, names), are these indices; -1 where a configuration lacks the
+    name. `layouts` are the different orders of names, and `layout`, shape (configurations,), has
+    the index of each configuration's.
     """
 
-    names: tuple[str, ...]
-    values: tuple[tuple[Value, ...], ...]
+    values: Mapping[str, Sequence[Value]]
+    code_of: Mapping[str, Mapping[Hashable, int]]
     codes: Codes
     layouts: tuple[tuple[str, ...], ...]
     layout: Codes
@@ -86,32 +87,30 @@ class ConfigTable(Sequence[Config]):
 
         Raises TypeError or ValueError where one cannot be a configuration, as Config does.
         """
-        names, layouts = Coder(), Coder()
-        coders: list[Coder] = []
-        values: list[list[Value]] = []
+        layouts = Coder()
+        code_of: dict[str, Coder] = {}
+        values: dict[str, list[Value]] = {}
         layout: list[int] = []
         rows: list[list[int]] = []
         for config in configs:
             layout.append(layouts[tuple(config)])
-            row = [-1] * len(names)
+            codes = dict.fromkeys(values, -1)
             for name, value in config.items():
-                column = names[name]
-                if column == len(coders):
-                    coders.append(Coder())
-                    values.append([])
-                    row.append(-1)
-                row[column] = code = coders[column][_value_key(value)]
-                if code == len(values[column]):
-                    values[column].append(Config({name: value})[name])  # which checks it
-            rows.append(row)
+                if name not in values:
+                    code_of[name] = Coder()
+                    values[name] = []
+                codes[name] = code = code_of[name][_value_key(value)]
+                if code == len(values[name]):
+                    values[name].append(Config({name: value})[name])  # which checks it
+            rows.append(list(codes.values()))
         for row in rows:
-            row += [-1] * (len(names) - len(row))
+            row += [-1] * (len(values) - len(row))
         return cls(
-            tuple(names),
-            tuple(map(tuple, values)),
-            np.array(rows, dtype=np.int32).reshape(len(rows), len(names)),
-            tuple(layouts),
-            np.array(layout, dtype=np.int32),
+            values=values,
+            code_of=code_of,
+            codes=np.array(rows, dtype=np.int32).reshape(len(rows), len(values)),
+            layouts=tuple(layouts),
+            layout=np.array(layout, dtype=np.int32),
         )
 
     def __len__(self) -> int:
@@ -125,33 +124,18 @@ class ConfigTable(Sequence[Config]):
         return lru_cache(_MOST_MADE)(self._make)
 
     def _make(self, index: int) -> Config:
-        row = self.codes[index].tolist()
-        config: dict[str, Value] = {}
-        for name in self.layouts[self.layout[index]]:
-            column = self._columns[name]
-            config[name] = self.values[column][row[column]]
-        return Config(config)
-
-    @cached_property
-    def _columns(self) -> Mapping[str, int]:
-        return {name: column for column, name in enumerate(self.names)}
-
-    @cached_property
-    def _code_of(self) -> tuple[Mapping[Hashable, int], ...]:
-        codes: list[Mapping[Hashable, int]] = []
-        for values in self.values:
-            codes.append({_value_key(value): code for code, value in enumerate(values)})
-        return tuple(codes)
+        codes = dict(zip(self.values, self.codes[index].tolist(), strict=True))
+        names = self.layouts[self.layout[index]]
+        return Config({name: self.values[name][codes[name]] for name in names})
 
     def find(self, config: Config) -> int | None:
         """Return the index of a configuration; None if it is not here."""
-        if not set(config) <= self._columns.keys():
+        if not config.keys() <= self.values.keys():
             return None
-        wanted = np.full(len(self.names), -1, dtype=np.int32)
+        wanted = dict.fromkeys(self.values, -1)
         for name, value in config.items():
-            column = self._columns[name]
-            wanted[column] = self._code_of[column].get(_value_key(value), len(self))
-        return self._index_of.get(wanted.tobytes())
+            wanted[name] = self.code_of[name].get(_value_key(value), len(self))
+        return self._index_of.get(np.array([*wanted.values()], dtype=np.int32).tobytes())
 
     @cached_property
     def _index_of(self) -> Mapping[bytes, int]:
@@ -168,8 +152,8 @@ class ConfigTable(Sequence[Config]):
     def settings(self, indices: Indices | Codes) -> dict[str, tuple[Sequence[Value], Codes]]:
         """Return, by the names of parameters, the values, and which of them each of these
         configurations has: -1 where it has none."""
-        columns = zip(self.values, self.codes[indices].T, strict=True)
-        return dict(zip(self.names, columns, strict=True))
+        columns = zip(self.values.values(), self.codes[indices].T, strict=True)
+        return dict(zip(self.values, columns, strict=True))
 
 
 # ------------------------------------------------------------------------ measurements

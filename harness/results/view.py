@@ -144,7 +144,7 @@ class Results:
 
     def _interleaved(self, stage: str) -> Mapping[Input, Sequence[Interleaved]]:
         rows = by_input(self.rows.of_stages([stage]))
-        return {problem: interleaved_groups(own) for problem, own in rows.items()}
+        return {problem: interleaved_groups(of_input) for problem, of_input in rows.items()}
 
     @cached_property
     def failed_later(self) -> list[Measurement]:
@@ -184,11 +184,11 @@ class Results:
     @cached_property
     def legal(self) -> Mapping[Input, int]:
         """By input, the number of its legal configurations, where that was counted."""
-        return {
-            run.problem: run.notes["legal"]
-            for run in self._runs_in_order
-            if "legal" in run.notes and run.space_sha256 == self.campaign.space_sha256
-        }
+        legal: dict[Input, int] = {}
+        for run in self._runs_in_order:
+            if "legal" in run.notes and run.space_sha256 == self.campaign.space_sha256:
+                legal[run.problem] = run.notes["legal"]
+        return legal
 
     @property
     def is_recorded(self) -> bool:
@@ -198,11 +198,13 @@ class Results:
     @cached_property
     def tuned_space(self) -> TunedSpace:
         """The space that was tuned last."""
-        runs = sorted(self.runs, key=lambda run: run.last_at, reverse=True)
-        files = dict.fromkeys(run.notes.get("space_file") for run in runs)
-        noted = tuple(filter(None, files))
+        last_first = sorted(self.runs, key=lambda run: run.last_at, reverse=True)
+        files = [run.notes["space_file"] for run in last_first if "space_file" in run.notes]
         return TunedSpace(
-            self.campaign.space_name, noted, self.databases, is_tuned=not self.is_recorded
+            name=self.campaign.space_name,
+            noted=tuple(dict.fromkeys(files)),
+            databases=self.databases,
+            is_tuned=not self.is_recorded,
         )
 
     @cached_property
@@ -323,11 +325,11 @@ def read_results(
     """
     databases = [databases] if isinstance(databases, str) else databases
     results: dict[tuple[CampaignKey, str], list[Results]] = {}
-    held: set[str] = set()
+    names: set[str] = set()
     for database in databases:
         with reading(database) as engine, engine.connect() as connection:
             there = campaigns(connection)
-            held |= {campaign.space_name for campaign in there}
+            names |= {campaign.space_name for campaign in there}
             chosen = [c for c in there if space in (None, c.space_name)]
             for campaign in chosen if all_campaigns else _latest(chosen):
                 key, name = campaign.key, campaign.space_name
@@ -338,7 +340,7 @@ def read_results(
                 same = results.setdefault((key, name), [])
                 same.append(Results(campaign, (database,), *read, others))
     if not results:
-        raise UsageError(_nothing(databases, space, held))
+        raise UsageError(_nothing(databases, space, names))
     return [_joined(parts) for parts in results.values()]
 
 
@@ -379,11 +381,11 @@ def _joined(parts: Sequence[Results]) -> Results:
     )
 
 
-def _nothing(databases: Sequence[str], space: str | None, held: Iterable[str]) -> str:
+def _nothing(databases: Sequence[str], space: str | None, names: Iterable[str]) -> str:
     shown = ", ".join(map(without_password, databases))
-    if not held:
+    if not names:
         return f"{shown}: no runs yet; `{command_line('tune')} SPACE --database ...` adds some"
-    hint = suggestion(space or "", held)
+    hint = suggestion(space or "", names)
     return f"{shown}: no results of a space `{space}`; {hint}"
 
 
