@@ -57,8 +57,8 @@ def equal_bits(results: Results) -> EqualBits | None:
     inputs = [_of_input(results, problem, row) for problem, row in measured.items()]
     last = with_bits.take(np.concatenate([row.rows.selected for row in measured.values()]))
     steady = last.where(last.of(bits) != VARYING_BITS)
-    codes = steady.of(steady.columns.inputs.codes)
-    settings = steady.columns.config_table.settings(steady.of(steady.columns.configs.codes))
+    codes = steady.of(steady.columns.input_codes)
+    settings = steady.columns.configs.settings(steady.of(steady.columns.config_codes))
     values = {name: of_rows for name, (_, of_rows) in settings.items()}
     split_by = _split_by(codes, _joined(codes, steady.of(bits)), values)
     return EqualBits(tuple(inputs), tuple(split_by))

@@ -73,10 +73,10 @@ def _causes(results: Results) -> Iterator[_Cause]:
     rows = sampled(results.searched)
     columns = rows.columns
     selected = rows.selected.tolist()
-    tests = [{**columns.inputs.at(row), **columns.configs.at(row)} for row in selected]
+    tests = [{**columns.input(row), **columns.config(row)} for row in selected]
     settings = pd.DataFrame(tests, dtype=object)
-    outcomes = list(map(columns.outcomes.at, selected))
-    configurations = rows.of(columns.configs.codes)
+    outcomes = rows.of(columns.outcome).tolist()
+    configurations = rows.of(columns.config_codes)
     return causes_among(settings.where(settings.notna(), None), outcomes, configurations)
 
 
@@ -179,14 +179,12 @@ def failures_rows(results: Results) -> list[tuple[str, ...]]:
     searched = results.searched
     columns = results.searched.columns
     failed = searched.where(~searched.of(columns.works))
-    kinds = Counter(failed.of(columns.outcomes.codes).tolist())
     rows: list[tuple[str, ...]] = []
-    for kind, count in kinds.most_common():
-        part = failed.where(failed.of(columns.outcomes.codes) == kind)
-        configurations = len(np.unique(part.of(columns.configs.codes)))
+    for outcome, count in failed.outcomes.most_common():
+        part = failed.where(failed.of(columns.outcome) == outcome)
+        configurations = len(np.unique(part.of(columns.config_codes)))
         share = f"{count / len(searched):.1%}"
-        name = str(columns.outcomes.values[kind])
-        rows.append((name, f"{count:,}", share, f"{configurations:,}"))
+        rows.append((str(outcome), f"{count:,}", share, f"{configurations:,}"))
     return rows
 
 

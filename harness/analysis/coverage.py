@@ -66,9 +66,8 @@ def input_report(results: Results, problem: Input) -> InputReport:
     if measured is None:
         return report
     rows = measured.rows.of_stages([CROSS])
-    requestors = rows.columns.requestors
-    crossed = rows.of(requestors.codes) == requestors.code(None)
-    return dataclasses.replace(report, crossed=int(crossed.sum()))
+    crossed = rows.of(rows.columns.requestor).tolist().count(None)
+    return dataclasses.replace(report, crossed=crossed)
 
 
 def not_measured(results: Results) -> dict[Input, str]:

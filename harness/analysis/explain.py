@@ -100,14 +100,14 @@ def samples(results: Results) -> Samples:
     rows = sampled(searched.where(searched.of(searched.columns.works)))
     columns = rows.columns
     selected = rows.selected.tolist()
-    features = _columns(map(columns.inputs.at, selected))
-    parts = features | _columns(map(columns.configs.at, selected))
+    features = _columns(map(columns.input, selected))
+    parts = features | _columns(map(columns.config, selected))
     time_s = rows.of(columns.time_s)
     measured = {"time_s": time_s, "unbiased": results.unbiased(rows)}
     for name, values in columns.observed.items():
         if name not in HOW_TIMED and not np.isnan(results.rows.of(values)).all():
             measured[name] = rows.of(values)
-    measured[SLOWDOWN] = time_s / _least(searched)[rows.of(columns.inputs.codes)]
+    measured[SLOWDOWN] = time_s / _least(searched)[rows.of(columns.input_codes)]
     measured[MEASUREMENT] = _numbers(rows)
     taken = sorted(parts.keys() & measured.keys())
     if taken:
@@ -128,7 +128,7 @@ def _numbers(rows: MeasurementRows) -> Indices:
     columns = rows.columns
     origins = rows.of(columns.origins).astype(np.int64)
     width = int(origins.max(initial=0)) + 1
-    codes = rows.of(columns.inputs.codes) * width + origins
+    codes = rows.of(columns.input_codes) * width + origins
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     numbers: Indices = np.argsort(np.argsort(first))[inverse]
     return numbers
@@ -137,8 +137,8 @@ def _numbers(rows: MeasurementRows) -> Indices:
 def _least(rows: MeasurementRows) -> Array:
     """Return the least time of each input, by its code."""
     columns = rows.columns
-    least = np.full(len(columns.inputs.values), np.inf)
-    np.minimum.at(least, rows.of(columns.inputs.codes), rows.of(columns.time_s))
+    least = np.full(len(columns.inputs), np.inf)
+    np.minimum.at(least, rows.of(columns.input_codes), rows.of(columns.time_s))
     return least
 
 

@@ -334,10 +334,10 @@ def choose_finalists(
     working = configs.one_per_code(default)
     working = working[columns.works[working]]
     order = working[np.argsort(columns.time_s[working], kind="stable")]
-    finalists = list(map(columns.configs.at, order[: count or 2].tolist()))
+    finalists = list(map(columns.config, order[: count or 2].tolist()))
     if count is None and len(order):
         tied = order[within_noise(columns.statistics, int(order[0]), order)].tolist()
-        others = [config for config in map(columns.configs.at, tied) if config != default]
+        others = [config for config in map(columns.config, tied) if config != default]
         finalists += sorted(others, key=lambda config: preference(config, default))[:1]
     again = [m for m in interleaved if m.config in configs and configs[m.config].timing]
     for leader in ranked(again, default)[:1]:

@@ -58,8 +58,7 @@ def run(options: ExportOptions) -> int:
 def _techniques(rows: MeasurementRows) -> Iterator[str]:
     """Yield the technique that asked for each measurement, as OpenTuner recorded it; empty where no
     search did."""
-    asked = rows.columns.requestors
-    return (asked.values[code] or "" for code in rows.of(asked.codes).tolist())
+    return (requestor or "" for requestor in rows.of(rows.columns.requestor))
 
 
 def _notes(results: Results, others: Sequence[Results]) -> Iterator[str]:

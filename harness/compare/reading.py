@@ -161,8 +161,8 @@ def _occasions(rows: MeasurementRows, default: Config) -> Iterator[MeasurementRo
     the search are biased.
     """
     columns = rows.columns
-    wanted = rows.of(columns.stages.codes) == columns.stages.code(FINAL)
-    wanted |= rows.of(columns.configs.codes) == columns.config_table.find(default)
+    wanted = rows.of(columns.stage) == FINAL
+    wanted |= rows.of(columns.config_codes) == columns.configs.find(default)
     yield from rows.where(wanted & rows.of(columns.works))
 
 
@@ -186,6 +186,6 @@ def _of_input(
 def _uuid(rows: MeasurementRows, measurement: Measurement) -> str:
     """Return the identifier of a measurement among the rows of its input; of equal ones the
     last."""
-    code = rows.columns.config_table.find(measurement.config)
-    same = list(rows.where(rows.of(rows.columns.configs.codes) == code))
+    code = rows.columns.configs.find(measurement.config)
+    same = list(rows.where(rows.of(rows.columns.config_codes) == code))
     return next(row.uuid for row in reversed(same) if row.measurement == measurement)

@@ -69,7 +69,7 @@ def matrix_of(results: Results) -> Matrix:
         matrix = with_needed_parts(matrix, known, results)
         return replace(matrix, choices=frozenset(choices))
     count = sum(problem in sessions for problem in known)
-    is_recorded = StopReason.RECORDED in results.searched.columns.stopped.values
+    is_recorded = StopReason.RECORDED in results.searched.columns.stopped
     return replace(
         searched_matrix(known, default, applies),
         choices=frozenset(choices),
@@ -282,15 +282,15 @@ def searched_matrix(
     order = np.lexsort((columns.time_s[every], owner))  # stable: the first of equal ones
     best: Indices = every[order[np.cumsum([0, *sizes])[:-1]]]
     best_s = columns.time_s[best]
-    table, codes = columns.config_table, columns.configs.codes[every]
+    table, codes = columns.configs, columns.config_codes[every]
     logs = np.log(columns.time_s[every] / np.repeat(best_s, sizes))
     slowdown = np.bincount(codes, weights=logs, minlength=len(table))
     counts = np.bincount(codes, minlength=len(table))
-    first = columns.configs.codes[next(iter(rows.values()), every)]
+    first = columns.config_codes[next(iter(rows.values()), every)]
     everywhere = first[counts[first] == len(rows)]
     chosen = everywhere[np.argsort(slowdown[everywhere], kind="stable")[:most]]
-    winners = [columns.configs.at(row) for row in best.tolist()]
-    if columns.has_shared:
+    winners = [columns.config(row) for row in best.tolist()]
+    if columns.is_shared.any():
         for index, (problem, measured) in enumerate(known.items()):
             may_be_chosen = partial(applies, problem)
             equal = MeasuredConfigs.of(measured)

@@ -92,33 +92,32 @@ class Ablation:
     @property
     def _unclear(self) -> tuple[str, ...]:
         """The settings that were kept because they seem to matter, within noise."""
-        kept = {step.name for step in self.steps if step.may_be_chance}
-        return tuple(name for name in self.needed if name in kept)
+        by_chance = {step.name for step in self.steps if step.may_be_chance}
+        return tuple(name for name in self.needed if name in by_chance)
 
     def __str__(self) -> str:
         """Say which settings are needed or, where noise hides that, which are and which may be."""
-        kept, whole = (
-            differing(self.config, self.default),
-            len(differing(self.winner, self.default)),
-        )
+        needed = differing(self.config, self.default)
+        count = len(differing(self.winner, self.default))
         if not self.is_decided:
-            return "; ".join(self._open(kept, whole))
-        verb = "is" if len(kept) == 1 else "are"
-        text = f"{len(kept)} of {whole} settings {verb} needed: {settings_text(kept) or 'none'}"
+            return "; ".join(self._undecided(needed, count))
+        verb = "is" if len(needed) == 1 else "are"
+        names = settings_text(needed) or "none"
+        text = f"{len(needed)} of {count} settings {verb} needed: {names}"
         return f"{text}; {self._time}" if self.ratio else text
 
-    def _open(self, kept: Config, whole: int) -> Iterator[str]:
-        unclear = Config({name: kept[name] for name in self._unclear})
-        sure = differing(kept, unclear)
+    def _undecided(self, needed: Config, count: int) -> Iterator[str]:
+        unclear = Config({name: needed[name] for name in self._unclear})
+        sure = differing(needed, unclear)
         if sure:
             yield f"{settings_text(sure)} {'is' if len(sure) == 1 else 'are'} needed"
         if unclear:
             yield f"{settings_text(unclear)} may be needed"
-        if self._may_lose and whole == 1:
+        if self._may_lose and count == 1:
             only = settings_text(differing(self.winner, self.config))
             yield f"{only} may be needed: without it {self._time}"
         elif self._may_lose:
-            others = "the others" if kept else f"any of {whole} settings"
+            others = "the others" if needed else f"any of {count} settings"
             yield f"{others} may be needed: without them {self._time}"
 
     @property
@@ -137,6 +136,10 @@ def ablation_lines(ablations: Mapping[Input, Ablation]) -> Iterator[str]:
         "--repeats:",
     }
     for is_decided, heading in parts.items():
-        shown = {p: one for p, one in ablations.items() if one.is_decided is is_decided}
-        lines = [f"    {p}: {one}" for p, one in shown.items() if not one.is_alone]
-        yield from [heading, *lines] if lines else []
+        lines: list[str] = []
+        for problem, ablation in ablations.items():
+            if ablation.is_decided is is_decided and not ablation.is_alone:
+                lines.append(f"    {problem}: {ablation}")
+        if lines:
+            yield heading
+            yield from lines

@@ -164,8 +164,8 @@ def measured_campaigns(
     of_last = by_run.join(table, table.c.id == by_run.c.last)
     query = select(by_run.c.tuning_run_id, by_run.c.count, table.c.collection_date)
     with refusing_damage(connection):
-        found = connection.execute(query.select_from(of_last))
-        measured = {run_id: (number, iso(date)) for run_id, number, date in found}
+        last_rows = connection.execute(query.select_from(of_last))
+        measured = {run_id: (number, iso(date)) for run_id, number, date in last_rows}
         for campaign in among:
             of_runs = [measured[run["id"]] for run in campaign.runs if run["id"] in measured]
             if of_runs:

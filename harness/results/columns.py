@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,6 @@ import numpy.typing as npt
 from harness.core.arrays import Array, Codes, Flags, Indices
 from harness.core.observations import CLOCK_ERROR
 from harness.core.records import (
-    Build,
     Config,
     Input,
     Measurement,
@@ -30,9 +28,9 @@ from harness.core.records import (
 from harness.results import schema
 from harness.stats.samples import Ragged, SampleStatistics
 
-T = TypeVar("T")
+Objects = npt.NDArray[np.object_]
 
-_MOST_KEPT = 20_000  # records; beyond, those not used for longest are made again
+_MOST_MADE = 20_000  # records; beyond, those not used for longest are made again
 
 
 @dataclass(frozen=True)
@@ -71,13 +69,14 @@ def _value_key(value: Value) -> Hashable:
 class ConfigTable(Sequence[Config]):
     """Distinct configurations; a record is made when it is asked for.
 
-    `layouts` are the names of configurations, in their order, and `layout`, shape
-    (configurations,), each one's. `codes`, shape (configurations, names), are the indices of the
-    values in `values`, by name in the order of `names`; -1 where a configuration lacks the name.
+    `values` are the different values by name, and `code_of` has their indices by `_value_key`.
+    `codes`, shape (configurations, names), are these indices; -1 where a configuration lacks the
+    name. `layouts` are the different orders of names, and `layout`, shape (configurations,), has
+    the index of each configuration's.
     """
 
-    names: tuple[str, ...]
-    values: tuple[tuple[Value, ...], ...]
+    values: Mapping[str, Sequence[Value]]
+    code_of: Mapping[str, Mapping[Hashable, int]]
     codes: Codes
     layouts: tuple[tuple[str, ...], ...]
     layout: Codes
@@ -88,32 +87,30 @@ class ConfigTable(Sequence[Config]):
 
         Raises TypeError or ValueError where one cannot be a configuration, as Config does.
         """
-        names, layouts = Coder(), Coder()
-        coders: list[Coder] = []
-        values: list[list[Value]] = []
+        layouts = Coder()
+        code_of: dict[str, Coder] = {}
+        values: dict[str, list[Value]] = {}
         layout: list[int] = []
         rows: list[list[int]] = []
         for config in configs:
             layout.append(layouts[tuple(config)])
-            row = [-1] * len(names)
+            codes = dict.fromkeys(values, -1)
             for name, value in config.items():
-                column = names[name]
-                if column == len(coders):
-                    coders.append(Coder())
-                    values.append([])
-                    row.append(-1)
-                row[column] = code = coders[column][_value_key(value)]
-                if code == len(values[column]):
-                    values[column].append(Config({name: value})[name])  # which checks it
-            rows.append(row)
+                if name not in values:
+                    code_of[name] = Coder()
+                    values[name] = []
+                codes[name] = code = code_of[name][_value_key(value)]
+                if code == len(values[name]):
+                    values[name].append(Config({name: value})[name])  # which checks it
+            rows.append(list(codes.values()))
         for row in rows:
-            row += [-1] * (len(names) - len(row))
+            row += [-1] * (len(values) - len(row))
         return cls(
-            tuple(names),
-            tuple(map(tuple, values)),
-            np.array(rows, dtype=np.int32).reshape(len(rows), len(names)),
-            tuple(layouts),
-            np.array(layout, dtype=np.int32),
+            values=values,
+            code_of=code_of,
+            codes=np.array(rows, dtype=np.int32).reshape(len(rows), len(values)),
+            layouts=tuple(layouts),
+            layout=np.array(layout, dtype=np.int32),
         )
 
     def __len__(self) -> int:
@@ -124,36 +121,21 @@ class ConfigTable(Sequence[Config]):
 
     @cached_property
     def _made(self) -> Any:
-        return lru_cache(_MOST_KEPT)(self._make)
+        return lru_cache(_MOST_MADE)(self._make)
 
     def _make(self, index: int) -> Config:
-        row = self.codes[index].tolist()
-        config: dict[str, Value] = {}
-        for name in self.layouts[self.layout[index]]:
-            column = self._columns[name]
-            config[name] = self.values[column][row[column]]
-        return Config(config)
-
-    @cached_property
-    def _columns(self) -> Mapping[str, int]:
-        return {name: column for column, name in enumerate(self.names)}
-
-    @cached_property
-    def _code_of(self) -> tuple[Mapping[Hashable, int], ...]:
-        codes: list[Mapping[Hashable, int]] = []
-        for values in self.values:
-            codes.append({_value_key(value): code for code, value in enumerate(values)})
-        return tuple(codes)
+        codes = dict(zip(self.values, self.codes[index].tolist(), strict=True))
+        names = self.layouts[self.layout[index]]
+        return Config({name: self.values[name][codes[name]] for name in names})
 
     def find(self, config: Config) -> int | None:
         """Return the index of a configuration; None if it is not here."""
-        if not set(config) <= self._columns.keys():
+        if not config.keys() <= self.values.keys():
             return None
-        wanted = np.full(len(self.names), -1, dtype=np.int32)
+        wanted = dict.fromkeys(self.values, -1)
         for name, value in config.items():
-            column = self._columns[name]
-            wanted[column] = self._code_of[column].get(_value_key(value), len(self))
-        return self._index_of.get(wanted.tobytes())
+            wanted[name] = self.code_of[name].get(_value_key(value), len(self))
+        return self._index_of.get(np.array([*wanted.values()], dtype=np.int32).tobytes())
 
     @cached_property
     def _index_of(self) -> Mapping[bytes, int]:
@@ -170,66 +152,77 @@ class ConfigTable(Sequence[Config]):
     def settings(self, indices: Indices | Codes) -> dict[str, tuple[Sequence[Value], Codes]]:
         """Return, by the names of parameters, the values, and which of them each of these
         configurations has: -1 where it has none."""
-        columns = zip(self.values, self.codes[indices].T, strict=True)
-        return dict(zip(self.names, columns, strict=True))
+        columns = zip(self.values.values(), self.codes[indices].T, strict=True)
+        return dict(zip(self.values, columns, strict=True))
 
 
 # ------------------------------------------------------------------------ measurements
 
+_NUMBERS: Mapping[str, npt.DTypeLike] = {
+    "id": np.intp,
+    "uuid": "S32",
+    "measured_at": "datetime64[ms]",
+    "wall_s": np.float64,
+    "input_codes": np.int32,
+    "config_codes": np.int32,
+}
+"""The columns of numbers, with their types."""
 
-@dataclass(frozen=True, eq=False)
-class Coded(Generic[T]):
-    """A column of few distinct values: `codes`, shape (rows,), are indices of `values`."""
+_LISTS = ("samples_s", "warmup_s")
 
-    codes: Codes
-    values: Sequence[T]
+_OBJECTS = (
+    "stage",
+    "group_uuid",
+    "requestor",
+    "space",
+    "outcome",
+    "stopped",
+    "occasions",
+    "shared_with",
+    "data_sha256",
+    "worst_element",
+    "message",
+    "host_read",
+    "build",
+)
+"""The columns of objects; in one column, equal objects are one."""
 
-    @classmethod
-    def of(cls, codes: Codes, values: Iterable[T]) -> Coded[T]:
-        """Give equal values one code."""
-        coder = Coder()
-        new_codes = np.array([coder[value] for value in values], dtype=np.int32)
-        return cls(new_codes[codes], tuple(coder))
-
-    def at(self, row: int) -> T:
-        """Return the value of a row."""
-        value: T = self.values[self.codes.item(row)]  # a fourth of the time of codes[row]
-        return value
-
-    def code(self, value: T) -> int:
-        """Return the code of a value; -1, which no row has, where no row has the value."""
-        return next((code for code, one in enumerate(self.values) if one == value), -1)
+_COLUMNS = (*_NUMBERS, *_LISTS, *_OBJECTS, "observations")
 
 
 @dataclass(frozen=True, eq=False)
 class MeasurementColumns:
     """The columns of measurements, each of shape (rows,).
 
-    `observed` has the observations by name: NaN where a row has none. Some of the `samples_s` are
-    shared by configurations of equal machine code. `others` has the columns of other fields of a
-    measurement.
+    `input_codes` and `config_codes` are indices of `inputs` and `configs`. `space` has the digests
+    of versions of the space. Some of the `samples_s` are shared by configurations of equal machine
+    code. Each of the `observations` has numbers by name.
     """
 
-    ids: Indices
-    uuids: npt.NDArray[np.bytes_]
+    inputs: Sequence[Input]
+    configs: ConfigTable
+    input_codes: Codes
+    config_codes: Codes
+    id: Indices
+    uuid: npt.NDArray[np.bytes_]
     measured_at: npt.NDArray[np.datetime64]
     wall_s: Array
-    inputs: Coded[Input]
-    configs: Coded[Config]
-    config_table: ConfigTable
-    stages: Coded[str]
-    groups: Coded[str | None]
-    requestors: Coded[str | None]
-    spaces: Coded[str]
-    outcomes: Coded[Outcome]
-    stopped: Coded[StopReason | None]
-    occasions: Coded[tuple[int, ...] | None]
-    shared_with: Coded[str | None]
-    data_sha256: Coded[str | None]
-    builds: Coded[Build | None]
+    stage: Objects
+    group_uuid: Objects
+    requestor: Objects
+    space: Objects
+    outcome: Objects
+    stopped: Objects
+    occasions: Objects
+    shared_with: Objects
+    data_sha256: Objects
+    worst_element: Objects
+    message: Objects
+    host_read: Objects
+    build: Objects
+    observations: Objects
     samples_s: Ragged
-    observed: Mapping[str, Array]
-    others: Mapping[str, Any]
+    warmup_s: Ragged
     statistic: Statistic = Statistic.MEDIAN
 
     @cached_property
@@ -239,15 +232,29 @@ class MeasurementColumns:
         return replace(statistics, clock_error_s=self.clock_error_s)
 
     @cached_property
+    def observed(self) -> Mapping[str, Array]:
+        """The observations by name; NaN where a row has none."""
+        observed: dict[str, Array] = {}
+        for name in dict.fromkeys(chain.from_iterable(self.observations)):
+            numbers = (observations.get(name, math.nan) for observations in self.observations)
+            observed[name] = np.fromiter(numbers, np.float64, len(self.id))
+        return observed
+
+    @cached_property
     def clock_error_s(self) -> Array:
         """By how much the clock may put the times of each row off."""
-        errors_s = self.observed.get(CLOCK_ERROR, np.zeros(len(self.ids)))
+        errors_s = self.observed.get(CLOCK_ERROR, np.zeros(len(self.id)))
         return np.maximum(np.nan_to_num(errors_s), 0)
+
+    @cached_property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The outcomes of all rows, in the order in which they appear."""
+        return tuple(dict.fromkeys(self.outcome.tolist()))
 
     @cached_property
     def works(self) -> Flags:
         """Which rows have the outcome ok."""
-        works: Flags = self.outcomes.codes == self.outcomes.code(Outcome.OK)
+        works: Flags = self.outcome == Outcome.OK
         return works
 
     @cached_property
@@ -256,69 +263,76 @@ class MeasurementColumns:
         time_s: Array = np.where(self.works, self.statistics.time, np.inf)
         return time_s
 
-    @property
-    def has_shared(self) -> bool:
-        """Whether any configuration has the measurement of another one."""
-        return any(digest is not None for digest in self.shared_with.values)
+    @cached_property
+    def is_shared(self) -> Flags:
+        """Which rows have the measurement of another configuration."""
+        return self.shared_with.astype(np.bool_)
 
     @cached_property
     def origins(self) -> Codes:
         """A number that rows share if their configurations have the same machine code on an input,
         as far as that is known: that of the configuration that was measured."""
-        digests = self.shared_with.values
-        if not self.has_shared:
-            return self.configs.codes
-        code_of = {config.digest: code for code, config in enumerate(self.config_table)}
-        measured: list[int] = []
-        for code, digest in enumerate(digests):
-            absent = len(self.config_table) + code  # the code of a configuration that is not here
-            measured.append(code_of.get(digest, absent) if digest else -1)
-        origins = np.array(measured, dtype=np.int32)[self.shared_with.codes]
-        codes: Codes = np.where(origins >= 0, origins, self.configs.codes)
-        return codes
+        if not self.is_shared.any():
+            return self.config_codes
+        code_of = {config.digest: code for code, config in enumerate(self.configs)}
+        origins: Codes = self.config_codes.copy()
+        for row in np.flatnonzero(self.is_shared).tolist():
+            absent = len(self.configs) + len(code_of)  # the code of a configuration not here
+            origins[row] = code_of.setdefault(self.shared_with[row], absent)
+        return origins
 
     def row(self, row: int) -> MeasurementRow:
         """Make the record of a row."""
         date = self.measured_at[row]
-        measured_at = "" if np.isnat(date) else f"{date}+00:00"
         return MeasurementRow(
-            int(self.ids[row]),
-            self.stages.at(row),
-            self.measurement(row),
-            self.groups.at(row),
-            self.uuids[row].decode(),
-            self.requestors.at(row),
-            measured_at,
-            self.spaces.at(row),
+            id=self.id.item(row),
+            stage=self.stage[row],
+            measurement=self.measurement(row),
+            group=self.group_uuid[row],
+            uuid=self.uuid[row].decode(),
+            requestor=self.requestor[row],
+            measured_at="" if np.isnat(date) else f"{date}+00:00",
+            space=self.space[row],
         )
 
     def measurement(self, row: int) -> Measurement:
         """Make the measurement of a row."""
         return Measurement(
-            self.configs.at(row),
-            self.inputs.at(row),
-            self.outcomes.at(row),
-            self.timing(row),
-            self.builds.at(row),
+            config=self.config(row),
+            input=self.input(row),
+            outcome=self.outcome[row],
+            timing=self.timing(row),
+            build=self.build[row],
             wall_s=self.wall_s.item(row),
-            observed=self._observed(row),
-            shared_with=self.shared_with.at(row),
-            data_sha256=self.data_sha256.at(row),
-            **{name: column.at(row) for name, column in self.others.items()},
+            observed=self.observations[row],
+            shared_with=self.shared_with[row],
+            data_sha256=self.data_sha256[row],
+            worst_element=self.worst_element[row],
+            message=self.message[row],
+            host_read=self.host_read[row],
+            warmup_s=self.warmup_s.at(row),
         )
+
+    def config(self, row: int) -> Config:
+        """Return the configuration of a row."""
+        config: Config = self.configs[self.config_codes.item(row)]
+        return config
+
+    def input(self, row: int) -> Input:
+        """Return the input of a row."""
+        return self.inputs[self.input_codes.item(row)]
 
     def timing(self, row: int) -> Timing | None:
         """Make the timing of a row; None for a failure."""
-        stopped = self.stopped.at(row)
-        if stopped is None:
+        if self.stopped[row] is None:
             return None
-        samples_s, occasions = self.samples_s.at(row), self.occasions.at(row) or ()
-        clock_error_s: float = self.clock_error_s.item(row)
-        return Timing(samples_s, stopped, occasions, self.statistic, clock_error_s)
-
-    def _observed(self, row: int) -> dict[str, float]:
-        numbers = {name: column.item(row) for name, column in self.observed.items()}
-        return {name: number for name, number in numbers.items() if not math.isnan(number)}
+        return Timing(
+            samples_s=self.samples_s.at(row),
+            stopped=self.stopped[row],
+            occasions=self.occasions[row] or (),
+            statistic=self.statistic,
+            clock_error_s=self.clock_error_s.item(row),
+        )
 
 
 class MeasurementRows(Sequence[MeasurementRow]):
@@ -326,7 +340,7 @@ class MeasurementRows(Sequence[MeasurementRow]):
 
     def __init__(self, columns: MeasurementColumns, selected: Indices | None = None) -> None:
         self.columns = columns
-        self.selected: Indices = np.arange(len(columns.ids)) if selected is None else selected
+        self.selected: Indices = np.arange(len(columns.id)) if selected is None else selected
 
     def __len__(self) -> int:
         return len(self.selected)
@@ -356,14 +370,17 @@ class MeasurementRows(Sequence[MeasurementRow]):
         """Take rows by their indices into the columns."""
         return MeasurementRows(self.columns, index)
 
-    def where(self, kept: Flags) -> MeasurementRows:
-        """Keep the rows that are marked, shape (rows,)."""
-        return self.take(self.selected[kept])
+    def where(self, marked: Flags) -> MeasurementRows:
+        """Take the rows that are marked, shape (rows,)."""
+        return self.take(self.selected[marked])
+
+    def of(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return these rows of a column, shape (rows,)."""
+        return column[self.selected]
 
     def of_stages(self, stages: Sequence[str]) -> MeasurementRows:
-        """Keep the rows of some stages."""
-        wanted = [code for code, stage in enumerate(self.columns.stages.values) if stage in stages]
-        return self.where(np.isin(self.columns.stages.codes[self.selected], wanted))
+        """Take the rows of some stages."""
+        return self.where(np.isin(self.of(self.columns.stage), stages))
 
     def measurements(self) -> Iterator[Measurement]:
         """Make the measurement of each row."""
@@ -371,56 +388,29 @@ class MeasurementRows(Sequence[MeasurementRow]):
 
     def values_of(self, name: str) -> list[Value]:
         """Return the values of a parameter that these rows have, in order of appearance."""
-        table = self.columns.config_table
-        if name not in table.names:
+        settings = self.columns.configs.settings(self.of(self.columns.config_codes))
+        if name not in settings:
             return []
-        column = table.names.index(name)
-        codes = table.codes[self.of(self.columns.configs.codes), column]
-        values, first = np.unique(codes, return_index=True)
-        known = table.values[column]
-        return [known[code] for code in values[np.argsort(first)].tolist() if code >= 0]
+        values, codes = settings[name]
+        return [values[code] for code in dict.fromkeys(codes.tolist()) if code >= 0]
 
     @property
     def outcomes(self) -> Counter[Outcome]:
-        """The number of rows by outcome."""
-        outcomes = self.columns.outcomes
-        counts = np.bincount(self.of(outcomes.codes), minlength=len(outcomes.values)).tolist()
-        return Counter({o: n for o, n in zip(outcomes.values, counts, strict=True) if n})
+        """The number of rows by outcome, in the order in which outcomes appear in the columns."""
+        counts = Counter(self.of(self.columns.outcome).tolist())
+        return Counter({o: counts[o] for o in self.columns.outcomes if o in counts})
 
     @property
     def is_shared(self) -> Flags:
         """Which rows have the measurement of another configuration, shape (rows,)."""
-        shared = self.columns.shared_with
-        flags: Flags = self.of(shared.codes) != shared.code(None)
+        flags: Flags = self.of(self.columns.is_shared)
         return flags
-
-    def of(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return these rows of a column, shape (rows,)."""
-        return column[self.selected]
 
 
 # --------------------------------------------------------------------------- to gather columns
 
-_NUMBERS: Mapping[str, npt.DTypeLike] = {
-    "id": np.intp,
-    "wall_s": np.float64,
-    "uuid": "S32",
-    "measured_at": "datetime64[ms]",
-}
-"""The columns of which every cell may differ, with their types."""
-
-_LISTS = ("samples_s", "warmup_s")
-_OF_RESULT = ("input_id", "configuration_id", "tuning_run_id")
-
-_CODED = {*schema.measurements.columns.keys(), *_OF_RESULT, "requestor"} - {
-    *(*_NUMBERS, *_LISTS, "observed")
-}
-"""The columns of few distinct values."""
-
 _STORED = tuple(f.name for f in fields(Measurement) if f.name in schema.measurements.columns)
 """The fields of a measurement that are a column each."""
-
-_OTHERS = ("worst_element", "message", "host_read")
 
 
 def measurement_cells(m: Measurement) -> dict[str, Any]:
@@ -438,114 +428,114 @@ def measurement_cells(m: Measurement) -> dict[str, Any]:
     return cells
 
 
+class _Parsed(dict[Any, Any]):
+    """By cell, its object: one for all equal cells."""
+
+    def __init__(self, parse: Callable[[Any], object]) -> None:
+        self._parse = parse
+
+    def __missing__(self, cell: Any) -> object:
+        self[cell] = parsed = None if cell is None else self._parse(cell)
+        return parsed
+
+
 class Gatherer:
     """Columns that grow, some thousand rows at a time."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._coders = {name: Coder() for name in _CODED}
-        self._parts: dict[str, list[npt.NDArray[Any]]] = {}
-        self._observed: dict[str, tuple[array[int], array[float]]] = {}
-        self.add(dict.fromkeys((*_NUMBERS, *_LISTS, *_CODED, "observed"), ()))
+        self._objects = {name: _Parsed(lambda cell: cell) for name in _OBJECTS}
+        self._objects["outcome"] = _Parsed(Outcome)
+        self._objects["stopped"] = _Parsed(StopReason)
+        self._parts: list[dict[str, Any]] = []
+        self.add(dict.fromkeys(_COLUMNS, ()))
 
-    def add(self, cells: Mapping[str, Any]) -> None:
+    def add(self, cells: Mapping[str, Sequence[Any]]) -> None:
         """Append rows by the cells of each column."""
+        part: dict[str, Any] = {}
         for name, kind in _NUMBERS.items():
-            self._append(name, np.array(cells[name], dtype=kind))
-        for name, coder in self._coders.items():
-            codes = [coder[value] for value in cells[name]]
-            self._append(name, np.array(codes, dtype=np.int32))
+            part[name] = np.array(cells[name], dtype=kind)
         for name in _LISTS:
-            values = chain.from_iterable(cells[name])
-            self._append(name, np.fromiter(values, dtype=np.float64))
-            self._append(f"{name} count", np.array(list(map(len, cells[name])), dtype=np.intp))
-        for row, observed in enumerate(cells["observed"], self._count):
-            for name, value in observed.items():
-                rows, numbers = self._observed.setdefault(name, (array("q"), array("d")))
-                rows.append(row)
-                numbers.append(value)
-        self._count += len(cells["id"])
+            numbers = np.fromiter(chain.from_iterable(cells[name]), dtype=np.float64)
+            counts = np.array(list(map(len, cells[name])), dtype=np.intp)
+            part[name] = Ragged(numbers, counts.cumsum())
+        for name, objects in self._objects.items():
+            part[name] = as_objects(map(objects.__getitem__, cells[name]))
+        part["observations"] = as_objects(cells["observations"])
+        self._parts.append(part)
 
-    def _append(self, name: str, cells: npt.NDArray[Any]) -> None:
-        self._parts.setdefault(name, []).append(cells)
+    def columns(self, inputs: Iterable[Input], configs: ConfigTable) -> MeasurementColumns:
+        """Make the columns; their codes are indices of these inputs and configurations."""
+        return _stacked(self._parts, inputs, configs)
 
-    def keys(self, name: str) -> list[Any]:
-        """Return the distinct cells of a column so far."""
-        return list(self._coders[name])
 
-    def columns(
-        self,
-        inputs: Sequence[Input],
-        configs: ConfigTable,
-        builds: Mapping[Any, Build],
-        spaces: Sequence[str],
-    ) -> MeasurementColumns:
-        """Make the columns; `inputs`, `configs` and `spaces`, the digests of the runs' spaces, are
-        in the order of their keys."""
-        whole = {name: np.concatenate(parts) for name, parts in self._parts.items()}
-        coded = {name: Coded(whole[name], tuple(self._coders[name])) for name in _CODED}
-        lists = {name: Ragged(whole[name], whole[f"{name} count"].cumsum()) for name in _LISTS}
-        others: dict[str, Any] = {name: coded[name] for name in _OTHERS}
-        others["warmup_s"] = lists["warmup_s"]
-        stopped = [text and StopReason(text) for text in coded["stopped"].values]
-        return MeasurementColumns(
-            ids=whole["id"],
-            uuids=whole["uuid"],
-            measured_at=whole["measured_at"],
-            wall_s=whole["wall_s"],
-            # Spaces that share a program each have a row for an input, and for a configuration.
-            inputs=Coded.of(whole["input_id"], inputs),
-            configs=Coded(configs.first_equal[whole["configuration_id"]], configs),
-            config_table=configs,
-            builds=Coded(whole["build_id"], list(map(builds.get, coded["build_id"].values))),
-            stages=coded["stage"],
-            groups=coded["group_uuid"],
-            requestors=coded["requestor"],
-            spaces=Coded.of(whole["tuning_run_id"], spaces),
-            outcomes=Coded(whole["outcome"], list(map(Outcome, coded["outcome"].values))),
-            stopped=Coded(whole["stopped"], stopped),
-            occasions=coded["occasions"],
-            shared_with=coded["shared_with"],
-            data_sha256=coded["data_sha256"],
-            samples_s=lists["samples_s"],
-            observed={name: self._sparse(*cells) for name, cells in self._observed.items()},
-            others=others,
-        )
+def as_objects(cells: Iterable[object]) -> Objects:
+    """Make a column of objects, which may be sequences."""
+    return np.fromiter(cells, dtype=np.object_)
 
-    def _sparse(self, rows: array[int], numbers: array[float]) -> Array:
-        column = np.full(self._count, np.nan)
-        column[np.array(rows, dtype=np.intp)] = np.array(numbers)
-        return column
+
+def _stacked(
+    parts: Sequence[Mapping[str, Any]], inputs: Iterable[Input], configs: ConfigTable
+) -> MeasurementColumns:
+    """Put columns of one name one below the other. Spaces that share a program each have a row for
+    an input, and for a configuration: equal ones get one code."""
+    stacked: dict[str, Any] = {}
+    for name in _COLUMNS:
+        columns = [part[name] for part in parts]
+        stacked[name] = Ragged.joined(columns) if name in _LISTS else np.concatenate(columns)
+    distinct = Coder()
+    first_equal = np.array([distinct[problem] for problem in inputs], dtype=np.int32)
+    stacked["input_codes"] = first_equal[stacked["input_codes"]]
+    stacked["config_codes"] = configs.first_equal[stacked["config_codes"]]
+    return MeasurementColumns(inputs=tuple(distinct), configs=configs, **stacked)
+
+
+def joined(parts: Sequence[MeasurementRows]) -> MeasurementRows:
+    """Put rows of several tables one below the other."""
+    columns: list[dict[str, Any]] = []
+    selected: list[Indices] = []
+    inputs: list[Input] = []
+    configs: list[Config] = []
+    count = 0
+    for part in parts:
+        table = part.columns
+        moved = vars(table).copy()
+        moved["input_codes"] = table.input_codes + len(inputs)
+        moved["config_codes"] = table.config_codes + len(configs)
+        columns.append(moved)
+        selected.append(part.selected + count)
+        inputs += table.inputs
+        configs += table.configs
+        count += len(table.id)
+    rows = MeasurementRows(_stacked(columns, inputs, ConfigTable.of(configs)))
+    return rows.take(np.concatenate(selected)).by(parts[0].columns.statistic)
 
 
 def as_rows(measurement_rows: Iterable[MeasurementRow]) -> MeasurementRows:
     """Turn records into columns; columns stay as they are."""
     if isinstance(measurement_rows, MeasurementRows):
         return measurement_rows
-    rows: list[dict[str, Any]] = []
-    statistics: list[Statistic] = []
+    inputs, configs = Coder(), Coder()
+    cells: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+    statistic = Statistic.MEDIAN
     for row in measurement_rows:
         m = row.measurement
-        cells = measurement_cells(m)
-        cells["id"] = row.id
-        cells["uuid"] = row.uuid
-        cells["measured_at"] = row.measured_at[: len("2026-01-01T00:00:00.000")]  # without its zone
-        cells["input_id"] = m.input
-        cells["configuration_id"] = m.config
-        cells["build_id"] = m.build
-        cells["stage"] = row.stage
-        cells["group_uuid"] = row.group
-        cells["requestor"] = row.requestor
-        cells["wall_s"] = m.wall_s
-        cells["tuning_run_id"] = row.space
-        rows.append(cells)
+        of_row = measurement_cells(m)
+        of_row["id"] = row.id
+        of_row["uuid"] = row.uuid
+        of_row["measured_at"] = row.measured_at.removesuffix("+00:00")
+        of_row["wall_s"] = m.wall_s
+        of_row["input_codes"] = inputs[m.input]
+        of_row["config_codes"] = configs[m.config]
+        of_row["stage"] = row.stage
+        of_row["group_uuid"] = row.group
+        of_row["requestor"] = row.requestor
+        of_row["space"] = row.space
+        of_row["build"] = m.build
+        of_row["observations"] = of_row["observed"]
+        for name, column in cells.items():
+            column.append(of_row[name])
         if m.timing is not None:
-            statistics.append(m.timing.statistic)
+            statistic = m.timing.statistic
     gatherer = Gatherer()
-    if rows:
-        gatherer.add({name: [row[name] for row in rows] for name in rows[0]})
-    configs = ConfigTable.of(gatherer.keys("configuration_id"))
-    builds = {build: build for build in gatherer.keys("build_id")}
-    inputs, spaces = gatherer.keys("input_id"), gatherer.keys("tuning_run_id")
-    columns = gatherer.columns(inputs, configs, builds, spaces)
-    return MeasurementRows(columns).by(statistics[0] if statistics else Statistic.MEDIAN)
+    gatherer.add(cells)
+    return MeasurementRows(gatherer.columns(tuple(inputs), ConfigTable.of(configs))).by(statistic)

@@ -10,6 +10,7 @@ measurement has the digest of its data; one without a digest always counts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from harness.core.records import Input, Value, shown
 from harness.core.text import counted, first_few, printable
 from harness.results.campaigns import StoredCampaign
 from harness.results.columns import MeasurementRows
+from harness.results.measured import by_input
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,12 @@ def fitting(
     set; by default all of the space, without flags of compilers that were not used. `present`
     are the digests of the inputs' data (see `of_present_data`).
     """
-    columns = rows.columns
     if inputs:
         wanted = set(inputs)
-        takes_part = np.array([p in wanted for p in columns.inputs.values], dtype=np.bool_)
-        rows = rows.where(takes_part[rows.of(columns.inputs.codes)])
-    dates = rows.of(rows.columns.measured_at)
-    if np.any(dates[1:] < dates[:-1]):  # a merged database has its rows in another order
-        rows = rows.take(rows.selected[np.argsort(dates, kind="stable")])
-    rows, changed = of_present_data(rows, present)
+        takes_part = [problem in wanted for problem in rows.columns.inputs]
+        input_codes = rows.of(rows.columns.input_codes)
+        rows = rows.where(np.array(takes_part, dtype=np.bool_)[input_codes])
+    rows, changed = of_present_data(_oldest_first(rows), present)
     names, has_names, differing = _names(rows, campaign, names)
     has_values, gone = _values(rows, campaign)
     has_values &= has_names
@@ -84,8 +83,19 @@ def fitting(
         f"with values that it lacks ({first_few(gone, ', ')})": has_names & ~has_values,
         "that its constraints do not allow": has_values & ~fits,
     }
-    differences = [f"{int(are.sum()):,} {why}" for why, are in counts.items() if are.any()]
+    differences: list[str] = []
+    for why, are_left_out in counts.items():
+        if are_left_out.any():
+            differences.append(f"{int(are_left_out.sum()):,} {why}")
     return VersionRows(names, rows.where(fits), rows.where(~fits), differences, changed)
+
+
+def _oldest_first(rows: MeasurementRows) -> MeasurementRows:
+    """Sort rows by their dates: a merged database has them in another order."""
+    dates = rows.of(rows.columns.measured_at)
+    if np.all(dates[:-1] <= dates[1:]):
+        return rows
+    return rows.take(rows.selected[np.argsort(dates, kind="stable")])
 
 
 def _names(
@@ -96,37 +106,39 @@ def _names(
 
     Rows from before a parameter was added, renamed or removed cannot be compared with later ones.
     """
-    table = rows.columns.config_table
-    layouts = table.layout[rows.of(rows.columns.configs.codes)]
+    configs = rows.columns.configs
+    layouts = configs.layout[rows.of(rows.columns.config_codes)]
     space = frozenset(campaign.default)
-    set_by = {code: frozenset(table.layouts[code]) for code in np.unique(layouts).tolist()}
+    set_by = {code: frozenset(configs.layouts[code]) for code in np.unique(layouts).tolist()}
     if names is None:
-        names = frozenset().union(*(those for those in set_by.values() if those <= space))
-    fits = np.zeros(len(table.layouts), dtype=np.bool_)
+        names = frozenset()
+        for names_of_layout in set_by.values():
+            if names_of_layout <= space:
+                names |= names_of_layout
+    fits = np.zeros(len(configs.layouts), dtype=np.bool_)
     differing: set[str] = set()
-    for code, those in set_by.items():
-        fits[code] = those == names
-        if not fits[code]:
-            differing |= (those - space) | (names - those)
+    for code, names_of_layout in set_by.items():
+        if names_of_layout == names:
+            fits[code] = True
+        else:
+            differing |= names_of_layout - space
+            differing |= names - names_of_layout
     return names, fits[layouts], sorted(map(printable, differing))
 
 
 def _values(rows: MeasurementRows, campaign: StoredCampaign) -> tuple[Flags, list[str]]:
     """Say which rows have only values that their parameters have; name the other settings."""
-    table, configs = rows.columns.config_table, rows.of(rows.columns.configs.codes)
     fits = np.ones(len(rows), dtype=np.bool_)
     gone: list[str] = []
-    for name, values, codes in zip(table.names, table.values, table.codes.T, strict=True):
+    settings = rows.columns.configs.settings(rows.of(rows.columns.config_codes))
+    for name, (values, codes) in settings.items():
         if name not in campaign.parameters:
             continue
         allows = campaign.parameters[name].allows
         has_value = np.array([*map(allows, values), True])  # the last: a row without the parameter
-        if has_value.all():
-            continue
-        codes = codes[configs]
         fits &= has_value[codes]
-        lacking = np.unique(codes[~has_value[codes]]).tolist()
-        gone += [printable(f"{name}={shown(values[code])}") for code in lacking]
+        for code in np.unique(codes[~has_value[codes]]).tolist():
+            gone.append(printable(f"{name}={shown(values[code])}"))
     return fits, gone
 
 
@@ -147,26 +159,26 @@ def _allowed(
     default: Mapping[str, Value],
     limits: Mapping[str, int],
 ) -> Flags:
-    """Say which rows a constraint allows; one that names anything unknown allows all.
+    """Say which rows a constraint allows; one that names an unknown name allows all.
 
     It is evaluated once for all rows that agree in what it names.
     """
-    columns, table = rows.columns, rows.columns.config_table
-    names = constraint.names & set(table.names)
-    numbers = np.zeros(len(table), dtype=np.int64)  # of configurations that agree
+    columns = rows.columns
+    settings = columns.configs.settings(rows.of(columns.config_codes))
+    names = constraint.names & settings.keys()
+    agreeing = np.zeros(len(rows), dtype=np.int64)  # a number that rows share if they agree
     for name in sorted(names):
-        column = table.names.index(name)
-        numbers = numbers * (len(table.values[column]) + 1) + table.codes[:, column] + 1
-        numbers = np.unique(numbers, return_inverse=True)[1]
-    keys = numbers[rows.of(columns.configs.codes)]
+        values, codes = settings[name]
+        numbers = agreeing * (len(values) + 1) + codes + 1
+        agreeing = np.unique(numbers, return_inverse=True)[1]
     if not constraint.names <= names | limits.keys() | default.keys():
-        keys = keys * len(columns.inputs.values) + rows.of(columns.inputs.codes)
-    _, first, of_row = np.unique(keys, return_index=True, return_inverse=True)
+        agreeing = agreeing * len(columns.inputs) + rows.of(columns.input_codes)
+    _, first, of_row = np.unique(agreeing, return_index=True, return_inverse=True)
     allowed: list[bool] = []
     for row in rows.selected[first].tolist():
-        values = {**default, **limits, **columns.inputs.at(row), **columns.configs.at(row)}
-        is_judged = constraint.names <= values.keys()
-        allowed.append(not is_judged or constraint.allows(values))
+        names_and_values = {**default, **limits, **columns.input(row), **columns.config(row)}
+        is_judged = constraint.names <= names_and_values.keys()
+        allowed.append(not is_judged or constraint.allows(names_and_values))
     flags: Flags = np.array(allowed, dtype=np.bool_)[of_row]
     return flags
 
@@ -182,29 +194,33 @@ def of_present_data(
     `present` has the digests of inputs' present data, None where they differ each time: then all
     count. That of another input is the digest of its last measurement.
     """
-    present = {**_of_last(rows), **present}
-    set_aside: dict[Input, int] = {}
-    if not present:
+    set_aside: Counter[Input] = Counter()
+    if not present and len(digests_of_data(rows)) < 2:
         return rows, set_aside
-    digests, inputs = rows.columns.data_sha256, rows.columns.inputs
-    width = len(digests.values)
-    keys = rows.of(inputs.codes).astype(np.int64) * width + rows.of(digests.codes)
-    pairs, pair_of, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    is_present = np.ones(len(pairs), dtype=np.bool_)
-    for index, (pair, count) in enumerate(zip(pairs.tolist(), counts.tolist(), strict=True)):
-        problem, digest = inputs.values[pair // width], digests.values[pair % width]
-        wanted = present.get(problem)
-        if digest is not None and wanted is not None and digest != wanted:
+    columns = rows.columns
+    wanted = {**_of_last(_oldest_first(rows)), **present}
+    is_present = np.ones(len(rows), dtype=np.bool_)
+    for index, row in enumerate(rows.selected.tolist()):
+        digest, present_digest = columns.data_sha256[row], wanted.get(columns.input(row))
+        if digest is not None and present_digest is not None and digest != present_digest:
             is_present[index] = False
-            set_aside[problem] = set_aside.get(problem, 0) + count
-    return rows.where(is_present[pair_of]), set_aside
+            set_aside[columns.input(row)] += 1
+    return rows.where(is_present), set_aside
+
+
+def _of_last(rows: MeasurementRows) -> dict[Input, str | None]:
+    """Return the digest of the last measurement of each input that has several digests."""
+    digests: dict[Input, str | None] = {}
+    for problem, of_input in by_input(rows).items():
+        of_rows = of_input.of(rows.columns.data_sha256).tolist()
+        if len(set(of_rows)) > 1:
+            digests[problem] = of_rows[-1]
+    return digests
 
 
 def digests_of_data(rows: MeasurementRows) -> frozenset[str]:
     """Return the digests that these measurements have."""
-    digests = rows.columns.data_sha256
-    used = np.unique(rows.of(digests.codes)).tolist()
-    return frozenset(digest for code in used if (digest := digests.values[code]) is not None)
+    return frozenset(filter(None, rows.of(rows.columns.data_sha256).tolist()))
 
 
 def changed_data_lines(set_aside: Mapping[Input, int]) -> Iterator[str]:
@@ -218,16 +234,3 @@ def changed_data_lines(set_aside: Mapping[Input, int]) -> Iterator[str]:
         f"The data of {counted(len(set_aside), 'input')} changed since {these} measured: "
         f"{counted(count, 'measurement')} {are} set aside, of {shown}."
     )
-
-
-def _of_last(rows: MeasurementRows) -> dict[Input, str | None]:
-    """Return the digest of the last measurement of each input that has several digests."""
-    columns, digests = rows.columns, rows.columns.data_sha256
-    codes, problems = rows.of(digests.codes), rows.of(columns.inputs.codes)
-    last = np.zeros(len(columns.inputs.values), dtype=np.int32)
-    last[problems] = codes
-    several = np.unique(problems[last[problems] != codes]).tolist()
-    if several:  # by date: rows of a merged database are in another order
-        order = np.argsort(rows.of(columns.measured_at), kind="stable")
-        last[problems[order]] = codes[order]
-    return {columns.inputs.values[code]: digests.values[last[code]] for code in several}

@@ -4,20 +4,11 @@ command stores."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 
 from harness.core.records import Config, Input, Interleaved
-from harness.results.columns import (
-    Coded,
-    ConfigTable,
-    MeasurementColumns,
-    MeasurementRow,
-    MeasurementRows,
-    as_rows,
-)
+from harness.results.columns import MeasurementRow, MeasurementRows, as_rows, joined
 from harness.results.measured import (
     MeasuredConfigs,
     by_input,
@@ -25,7 +16,6 @@ from harness.results.measured import (
     measured_by_input,
 )
 from harness.results.schema import SEARCHED
-from harness.stats.samples import Ragged
 
 
 class Ledger:
@@ -64,7 +54,10 @@ class Ledger:
     def rows(self) -> MeasurementRows:
         """All measurements as columns, which are made when they are asked for."""
         if self._appended:
-            self._stored = _joined(self._stored, as_rows(self._appended.values()))
+            stored, new = self._stored, as_rows(self._appended.values())
+            is_replaced = np.isin(stored.of(stored.columns.id), new.columns.id)
+            rows = joined([stored.where(~is_replaced), new])
+            self._stored = rows.take(rows.selected[np.argsort(rows.of(rows.columns.id))])
             self._appended = {}
         return self._stored
 
@@ -87,46 +80,13 @@ class Ledger:
         """Return the interleaved measurements of a stage on an input, oldest first."""
         key = problem, stage
         if key not in self._interleaved:
-            rows = self._usable.get(problem, as_rows(()))
-            self._interleaved[key] = interleaved_groups(rows.of_stages([stage]))
+            groups: list[Interleaved] = []
+            if problem in self._usable:
+                groups = interleaved_groups(self._usable[problem].of_stages([stage]))
+            self._interleaved[key] = groups
         return self._interleaved[key]
 
     def measure_again(self, problem: Input, config: Config) -> None:
         """Let a configuration be measured again: its device may have been at fault."""
         self.answers(problem).pop(config, None)
         self._searched.pop(problem, None)
-
-
-def _joined(one: MeasurementRows, other: MeasurementRows) -> MeasurementRows:
-    """Join rows of two tables of columns, in the order of their ids; of two with one id, that of
-    the other counts."""
-    one = one.where(~np.isin(one.of(one.columns.ids), other.of(other.columns.ids)))
-    first, second = one.columns, other.by(one.columns.statistic).columns
-    joined: dict[str, Any] = {}
-    for name in (field.name for field in fields(MeasurementColumns)):
-        joined[name] = _joined_column(getattr(first, name), getattr(second, name))
-    joined["others"] = {
-        name: _joined_column(column, second.others[name]) for name, column in first.others.items()
-    }
-    joined["observed"] = {}
-    for name in {**first.observed, **second.observed}:
-        parts = [t.observed.get(name, np.full(len(t.ids), np.nan)) for t in (first, second)]
-        joined["observed"][name] = np.concatenate(parts)
-    joined["config_table"] = ConfigTable.of(joined["configs"].values)
-    joined["configs"] = replace(joined["configs"], values=joined["config_table"])
-    table = MeasurementColumns(**joined)
-    selected = np.concatenate([one.selected, other.selected + len(first.ids)])
-    return MeasurementRows(table, selected[np.argsort(table.ids[selected], kind="stable")])
-
-
-def _joined_column(one: Any, other: Any) -> Any:
-    """Join two columns of one kind; what is no column is that of the first table."""
-    if isinstance(one, Coded):
-        codes = np.concatenate([one.codes, other.codes + len(one.values)])
-        return Coded.of(codes, [*one.values, *other.values])
-    if isinstance(one, Ragged):
-        values = np.concatenate([one.values, other.values])
-        return Ragged(values, np.concatenate([one.ends, other.ends + len(one.values)]))
-    if isinstance(one, np.ndarray):
-        return np.concatenate([one, other])
-    return one

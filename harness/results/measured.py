@@ -36,12 +36,12 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
 
     def find(self, config: Config) -> int | None:
         """Return the row of a configuration in the columns; None if it was not measured."""
-        return self._row_of.get(self.columns.config_table.find(config))
+        return self._row_of.get(self.columns.configs.find(config))
 
     @cached_property
     def _row_of(self) -> Mapping[int | None, int]:
         """The rows by the codes of their configurations."""
-        codes = self.rows.of(self.columns.configs.codes).tolist()
+        codes = self.rows.of(self.columns.config_codes).tolist()
         return dict(zip(codes, self.rows.selected.tolist(), strict=True))
 
     def works(self) -> bool:
@@ -52,9 +52,9 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
         """Make the measurements that failed, of these configurations or of all."""
         failed = self.rows.where(~self.rows.of(self.columns.works))
         if among is not None and len(failed):
-            wanted = [self.columns.config_table.find(config) for config in among]
+            wanted = [self.columns.configs.find(config) for config in among]
             codes = [code for code in wanted if code is not None]
-            failed = failed.where(np.isin(failed.of(self.columns.configs.codes), codes))
+            failed = failed.where(np.isin(failed.of(self.columns.config_codes), codes))
         return failed.measurements()
 
     @property
@@ -75,29 +75,26 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
         """Count the other configurations within noise of the best, once per machine code."""
         if len(self) < 2:
             return 0
-        own, columns = self.find(best), self.columns
-        if own is None or not columns.works[own]:
+        best_row, columns = self.find(best), self.columns
+        if best_row is None or not columns.works[best_row]:
             return 0
         others = self.rows.selected[columns.works[self.rows.selected]]
-        others = others[columns.origins[others] != columns.origins[own]]
-        tied = others[within_noise(columns.statistics, own, others, confidence)]
+        others = others[columns.origins[others] != columns.origins[best_row]]
+        tied = others[within_noise(columns.statistics, best_row, others, confidence)]
         return len(np.unique(columns.origins[tied]))
 
     def one_per_code(self, default: Config) -> Indices:
         """Return a row for each machine code, in the order in which codes appear: that of the
         configuration with the fewest changes from the default."""
         rows = self.rows.selected
-        origins = self.columns.origins[rows]
-        _, appears, code, count = np.unique(
-            origins, return_index=True, return_inverse=True, return_counts=True
-        )
-        chosen: Indices = rows[appears]
-        is_shared = count[code] > 1
-        if is_shared.any():
-            preferred = self._by_preference(rows[is_shared], default)
-            shared, first = np.unique(self.columns.origins[preferred], return_index=True)
-            chosen[np.searchsorted(origins[appears], shared)] = preferred[first]
-        return chosen[np.argsort(appears)]
+        origins = self.columns.origins
+        codes = dict.fromkeys(origins[rows].tolist())
+        if len(codes) == len(rows):
+            return rows
+        row_of: dict[int, int] = {}
+        for row in self._by_preference(rows, default).tolist():
+            row_of.setdefault(origins.item(row), row)
+        return np.array([row_of[code] for code in codes], dtype=np.intp)
 
     def shortest(
         self, config: Config, default: Config, allows: Callable[[Config], bool] = lambda _: True
@@ -109,14 +106,14 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
             return config
         rows = self.rows.selected
         equal = rows[columns.origins[rows] == columns.origins[row]]
-        preferred = map(columns.configs.at, self._by_preference(equal, default).tolist())
+        preferred = map(columns.config, self._by_preference(equal, default).tolist())
         return next(filter(allows, preferred), config)
 
     def _by_preference(self, rows: Indices, default: Config) -> Indices:
         """Sort rows as `harness.core.config_diff.preference` sorts their configurations."""
         if len(rows) < 2:
             return rows
-        settings = self.columns.config_table.settings(self.columns.configs.codes[rows])
+        settings = self.columns.configs.settings(self.columns.config_codes[rows])
         changes: Codes = np.zeros(len(rows), dtype=np.int32)
         ranks: list[Codes] = []
         for name in dict.fromkeys([*default, *settings]):
@@ -144,7 +141,7 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
         return isinstance(config, Config) and self.find(config) is not None
 
     def __iter__(self) -> Iterator[Config]:
-        return map(self.columns.configs.at, self.rows.selected.tolist())
+        return map(self.columns.config, self.rows.selected.tolist())
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -153,29 +150,22 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
 def measured_by_input(rows: MeasurementRows) -> dict[Input, MeasuredConfigs]:
     """Collect the configurations of each input, in the order of their first measurements; of
     several measurements of a configuration the last counts."""
-    columns = rows.columns
-    keys = rows.of(columns.inputs.codes).astype(np.int64) * len(columns.config_table)
-    keys += rows.of(columns.configs.codes)
-    _, first = np.unique(keys, return_index=True)
-    _, from_end = np.unique(keys[::-1], return_index=True)
-    last = len(keys) - 1 - from_end
-    chosen = rows.take(rows.selected[last[np.argsort(first)]])
-    return {problem: MeasuredConfigs(of_input) for problem, of_input in by_input(chosen).items()}
+    measured: dict[Input, MeasuredConfigs] = {}
+    for problem, of_input in by_input(rows).items():
+        codes = of_input.of(rows.columns.config_codes).tolist()
+        last = dict(zip(codes, of_input.selected.tolist(), strict=True))
+        measured[problem] = MeasuredConfigs(rows.take(np.array([*last.values()], dtype=np.intp)))
+    return measured
 
 
 def by_input(rows: MeasurementRows) -> dict[Input, MeasurementRows]:
     """Group the rows by input, in the order in which inputs appear."""
-    if not len(rows):
-        return {}
+    codes = rows.of(rows.columns.input_codes)
+    grouped: dict[int, list[int]] = {}
+    for code, row in zip(codes.tolist(), rows.selected.tolist(), strict=True):
+        grouped.setdefault(code, []).append(row)
     inputs = rows.columns.inputs
-    codes = rows.of(inputs.codes)
-    present, first = np.unique(codes, return_index=True)
-    order = np.argsort(codes, kind="stable")
-    groups = np.split(rows.selected[order], np.searchsorted(codes[order], present[1:]))
-    grouped: dict[Input, MeasurementRows] = {}
-    for index in np.argsort(first).tolist():
-        grouped[inputs.values[present[index]]] = rows.take(groups[index])
-    return grouped
+    return {inputs[code]: rows.take(np.array(of_input)) for code, of_input in grouped.items()}
 
 
 def interleaved_groups(rows: Sequence[MeasurementRow]) -> list[Interleaved]:
@@ -185,10 +175,11 @@ def interleaved_groups(rows: Sequence[MeasurementRow]) -> list[Interleaved]:
         return []
     selected = as_rows(rows)
     columns = selected.columns
-    ids_by_group: dict[str | bytes, list[int]] = {}
+    rows_by_group: dict[str | bytes, list[int]] = {}
     for row in selected.selected.tolist():
-        ids_by_group.setdefault(columns.groups.at(row) or columns.uuids[row], []).append(row)
-    groups = sorted(ids_by_group.values(), key=lambda group: max(columns.measured_at[group]))
+        group = columns.group_uuid[row] or columns.uuid[row]
+        rows_by_group.setdefault(group, []).append(row)
+    groups = sorted(rows_by_group.values(), key=lambda group: max(columns.measured_at[group]))
     return [list(map(columns.measurement, group)) for group in groups]
 
 

@@ -112,16 +112,21 @@ class Notes(TypedDict, total=False):
 
 def devices_of(facts: Iterable[Mapping[str, str]]) -> list[str]:
     """Return the UUIDs of the devices that measured, of the facts of runs and environments."""
-    texts = (each.get(DEVICE_UUID, "") for each in facts)
-    return list(dict.fromkeys(uuid for text in texts for uuid in text.split()))
+    uuids: list[str] = []
+    for of_run in facts:
+        uuids += of_run.get(DEVICE_UUID, "").split()
+    return list(dict.fromkeys(uuids))
 
 
 def device_facts(*facts: Mapping[str, str]) -> dict[str, str]:
     """Return all devices that these facts name, and others' processes on them; empty where they
     name none."""
-    uuids = devices_of(facts)
-    others = "; ".join(filter(None, (each.get(OTHER_PROCESSES) for each in facts))).split("; ")
-    named = {DEVICE_UUID: " ".join(uuids), OTHER_PROCESSES: "; ".join(dict.fromkeys(others))}
+    processes: list[str] = []
+    for of_run in facts:
+        if OTHER_PROCESSES in of_run:
+            processes += of_run[OTHER_PROCESSES].split("; ")
+    others = "; ".join(dict.fromkeys(processes))
+    named = {DEVICE_UUID: " ".join(devices_of(facts)), OTHER_PROCESSES: others}
     return {name: text for name, text in named.items() if text}
 
 
@@ -154,22 +159,21 @@ def files_of_flags(spec: Spec) -> dict[str, dict[str, _PassedFile]]:
     passed = dict[str, dict[str, _PassedFile]]()
     for flag in spec.parameters:
         for value, file in flag.files.items():
-            words = (
-                word.replace("{value}", str(file.path)) for word in (flag.option or "").split()
-            )
-            noted: _PassedFile = {"option": shlex.join(words), "sha256": file.sha256}
+            words = (flag.option or "").split()
+            option = shlex.join(word.replace("{value}", str(file.path)) for word in words)
+            noted: _PassedFile = {"option": option, "sha256": file.sha256}
             passed.setdefault(flag.name, {})[value] = noted
     return passed
 
 
 def noted_files(notes: Iterable[Notes]) -> dict[tuple[str, str], _PassedFile]:
     """Return the files that the notes of runs name, by flag and value, as the last run names it."""
-    return {
-        (flag, value): file
-        for each in notes
-        for flag, files in each.get("flag_files", {}).items()
-        for value, file in files.items()
-    }
+    noted: dict[tuple[str, str], _PassedFile] = {}
+    for of_run in notes:
+        for flag, files in of_run.get("flag_files", {}).items():
+            for value, file in files.items():
+                noted[flag, value] = file
+    return noted
 
 
 def file_lines(notes: Iterable[Notes], configs: Iterable[Config]) -> Iterator[str]:
@@ -180,7 +184,7 @@ def file_lines(notes: Iterable[Notes], configs: Iterable[Config]) -> Iterator[st
     used = {(name, value) for config in configs for name, value in config.items()}
     for (flag, value), file in noted_files(notes).items():
         if (flag, value) in used:
-            yield (f"{flag}={value} is {file['option']}; the file's SHA-256 is {file['sha256']}.")
+            yield f"{flag}={value} is {file['option']}; the file's SHA-256 is {file['sha256']}."
 
 
 # -------------------------------------------------------------------------------- text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,15 @@ from sqlalchemy import Column, ColumnElement, Connection, Select, Table, func, s
 from harness.core.arrays import Array, Indices
 from harness.core.records import Build, Config, Input, Measurement, Outcome
 from harness.results import schema, stock
-from harness.results.columns import ConfigTable, Gatherer, MeasurementRows
-from harness.results.reader import Cells, read_cells, read_rows, referred, refusing_damage
+from harness.results.columns import Coder, ConfigTable, Gatherer, MeasurementRows, as_objects
+from harness.results.reader import (
+    Cells,
+    read_cells,
+    read_rows,
+    referred,
+    refusing_damage,
+    rows_of,
+)
 from harness.stats.samples import SampleStatistics
 
 BUILD_COLUMNS = tuple(field.name for field in fields(Build) if field.name != "cached")
@@ -58,26 +65,33 @@ def read_measurements(
     Raises ResultsError where the database is damaged.
     """
     with refusing_damage(connection):
-        gatherer, times_s = Gatherer(), list[Array]()
+        gatherer = Gatherer()
+        times_s: list[Array] = []
+        spaces = _spaces(connection, key)
+        input_codes, config_codes = Coder(), Coder()
         # NumPy reads texts of dates thirty times faster than dates.
         date = stock.result.c.collection_date
         for cells in read_cells(connection, _READ, _of_campaign_and_asked(key), as_text=date):
             check_measurements(cells)
-            costs_s = np.array(cells["collection_cost"], dtype=np.float64)
             # OpenTuner may have recorded none, or an infinite one.
+            costs_s = np.array(cells["collection_cost"], dtype=np.float64)
             walls_s = np.nan_to_num(costs_s, nan=0.0, posinf=0.0, neginf=0.0)
-            others = {"wall_s": walls_s, "measured_at": cells["collection_date"]}
-            gatherer.add({**cells, **others})
+            cells["wall_s"] = walls_s.tolist()
+            cells["measured_at"] = cells["collection_date"]
+            cells["space"] = [spaces[run_id] for run_id in cells["tuning_run_id"]]
+            cells["input_codes"] = [input_codes[row_id] for row_id in cells["input_id"]]
+            cells["config_codes"] = [config_codes[row_id] for row_id in cells["configuration_id"]]
+            cells["build"] = cells["build_id"]
+            cells["observations"] = cells["observed"]
+            gatherer.add(cells)
             times_s.append(np.array(cells["time"], dtype=np.float64))
-        features = _values(connection, schema.inputs.c.features, gatherer.keys("input_id"))
-        config_ids = gatherer.keys("configuration_id")
-        configs = _values(connection, schema.configurations.c.parameters, config_ids)
-        made = _builds(connection, gatherer.keys("build_id")) if builds else {}
-        table = ConfigTable.of(configs)
-        spaces = _spaces(connection, key, gatherer.keys("tuning_run_id"))
-        columns = gatherer.columns(list(map(Input, features)), table, made, spaces)
+        features = _values(connection, schema.inputs.c.features, list(input_codes))
+        parameters = _values(connection, schema.configurations.c.parameters, list(config_codes))
+        columns = gatherer.columns(map(Input, features), ConfigTable.of(parameters))
         del gatherer  # columns are copies
-        check_times(columns.ids, np.concatenate([*times_s, []]), columns.statistics)
+        made = _builds(connection, set(columns.build.tolist())) if builds else {}
+        columns = replace(columns, build=as_objects(map(made.get, columns.build)))
+        check_times(columns.id, np.concatenate([*times_s, []]), columns.statistics)
         return MeasurementRows(columns).of_stages(stages)
 
 
@@ -189,20 +203,18 @@ def _values(connection: Connection, column: Column[Any], ids: Sequence[int]) -> 
     key = column.table.c.id
     for first in range(0, len(ids), _CHUNK):
         part = ids[first : first + _CHUNK]
-        values: dict[int, Any] = {}
-        for cells in read_cells(connection, [key, column], select(column).where(key.in_(part))):
-            values |= zip(cells["id"], cells[column.name], strict=True)
+        rows = rows_of(read_cells(connection, [key, column], select(column).where(key.in_(part))))
+        values = {row["id"]: row[column.name] for row in rows}
         for row_id in part:
             yield referred(column.table.name, values, row_id)
 
 
-def _spaces(connection: Connection, key: CampaignKey, run_ids: Sequence[int]) -> list[str]:
-    """Return the digests of the spaces of a campaign's runs."""
+def _spaces(connection: Connection, key: CampaignKey) -> dict[int, str]:
+    """Return the digests of the spaces of a campaign's runs, by their ids."""
     runs = schema.runs.join(schema.spaces).join(schema.environments)
     query = select(schema.runs.c.id, schema.spaces.c.sha256).select_from(runs)
     query = query.where(*_of_campaign(schema.runs, key))
-    digests = {run["id"]: run["sha256"] for run in connection.execute(query).mappings()}
-    return [referred("runs", digests, run_id) for run_id in run_ids]
+    return {run["id"]: run["sha256"] for run in connection.execute(query).mappings()}
 
 
 def _builds(connection: Connection, ids: Iterable[int | None]) -> dict[int, Build]:

@@ -26,7 +26,7 @@ from harness.results.campaigns import (
     read_commands,
     read_runs,
 )
-from harness.results.columns import MeasurementRow, MeasurementRows, as_rows
+from harness.results.columns import MeasurementRow, MeasurementRows, as_rows, joined
 from harness.results.database import reading
 from harness.results.fitting import VersionRows, fitting
 from harness.results.measured import (
@@ -119,8 +119,7 @@ class Results:
         """By input, the last interleaved measurements of the winner and the default for this
         version of the space; where there are none, for another version."""
         rows = self.rows.of_stages([FINAL])
-        spaces = rows.columns.spaces
-        is_of_version = rows.of(spaces.codes) == spaces.code(self.campaign.space_sha256)
+        is_of_version = rows.of(rows.columns.space) == self.campaign.space_sha256
         sessions = {**by_input(rows), **by_input(rows.where(is_of_version))}
         return {problem: interleaved_groups(of_input)[-1] for problem, of_input in sessions.items()}
 
@@ -145,7 +144,7 @@ class Results:
 
     def _interleaved(self, stage: str) -> Mapping[Input, Sequence[Interleaved]]:
         rows = by_input(self.rows.of_stages([stage]))
-        return {problem: interleaved_groups(own) for problem, own in rows.items()}
+        return {problem: interleaved_groups(of_input) for problem, of_input in rows.items()}
 
     @cached_property
     def failed_later(self) -> list[Measurement]:
@@ -185,11 +184,11 @@ class Results:
     @cached_property
     def legal(self) -> Mapping[Input, int]:
         """By input, the number of its legal configurations, where that was counted."""
-        return {
-            run.problem: run.notes["legal"]
-            for run in self._runs_in_order
-            if "legal" in run.notes and run.space_sha256 == self.campaign.space_sha256
-        }
+        legal: dict[Input, int] = {}
+        for run in self._runs_in_order:
+            if "legal" in run.notes and run.space_sha256 == self.campaign.space_sha256:
+                legal[run.problem] = run.notes["legal"]
+        return legal
 
     @property
     def is_recorded(self) -> bool:
@@ -199,11 +198,13 @@ class Results:
     @cached_property
     def tuned_space(self) -> TunedSpace:
         """The space that was tuned last."""
-        runs = sorted(self.runs, key=lambda run: run.last_at, reverse=True)
-        files = dict.fromkeys(run.notes.get("space_file") for run in runs)
-        noted = tuple(filter(None, files))
+        last_first = sorted(self.runs, key=lambda run: run.last_at, reverse=True)
+        files = [run.notes["space_file"] for run in last_first if "space_file" in run.notes]
         return TunedSpace(
-            self.campaign.space_name, noted, self.databases, is_tuned=not self.is_recorded
+            name=self.campaign.space_name,
+            noted=tuple(dict.fromkeys(files)),
+            databases=self.databases,
+            is_tuned=not self.is_recorded,
         )
 
     @cached_property
@@ -238,10 +239,9 @@ class Results:
         """Say which measurements are fit for statistics over parameters: they were drawn
         uniformly, or every legal configuration of their input was measured."""
         columns = rows.columns
-        drawn = np.array([name == _UNBIASED for name in columns.requestors.values], dtype=np.bool_)
-        whole = np.array(list(map(self._is_exhausted, columns.inputs.values)), dtype=np.bool_)
-        unbiased: Flags = drawn[rows.of(columns.requestors.codes)]
-        unbiased |= whole[rows.of(columns.inputs.codes)]
+        is_whole = np.array(list(map(self._is_exhausted, columns.inputs)), dtype=np.bool_)
+        unbiased: Flags = rows.of(columns.requestor) == _UNBIASED
+        unbiased |= is_whole[rows.of(columns.input_codes)]
         return unbiased
 
     @cached_property
@@ -325,11 +325,11 @@ def read_results(
     """
     databases = [databases] if isinstance(databases, str) else databases
     results: dict[tuple[CampaignKey, str], list[Results]] = {}
-    held: set[str] = set()
+    names: set[str] = set()
     for database in databases:
         with reading(database) as engine, engine.connect() as connection:
             there = campaigns(connection)
-            held |= {campaign.space_name for campaign in there}
+            names |= {campaign.space_name for campaign in there}
             chosen = [c for c in there if space in (None, c.space_name)]
             for campaign in chosen if all_campaigns else _latest(chosen):
                 key, name = campaign.key, campaign.space_name
@@ -340,7 +340,7 @@ def read_results(
                 same = results.setdefault((key, name), [])
                 same.append(Results(campaign, (database,), *read, others))
     if not results:
-        raise UsageError(_nothing(databases, space, held))
+        raise UsageError(_nothing(databases, space, names))
     return [_joined(parts) for parts in results.values()]
 
 
@@ -356,13 +356,13 @@ def _joined(parts: Sequence[Results]) -> Results:
     """Join one campaign of several databases; of two copies of a run the last updated counts."""
     if len(parts) == 1:
         return parts[0]
-    rows: dict[str, MeasurementRow] = {}
+    rows = joined([as_rows(part.all_rows) for part in parts])
+    _, first = np.unique(rows.of(rows.columns.uuid), return_index=True)
     runs: dict[str, Run] = {}
     commands: dict[str, Command] = {}
     databases: list[str] = []
     others: dict[KernelVersion, None] = {}
     for part in parts:
-        rows |= {row.uuid: row for row in part.all_rows}
         for run in part.runs:
             if run.uuid not in runs or run.last_at > runs[run.uuid].last_at:
                 runs[run.uuid] = run
@@ -374,18 +374,18 @@ def _joined(parts: Sequence[Results]) -> Results:
     return Results(
         max(parts, key=lambda part: part.last_at).campaign,
         tuple(databases),
-        tuple(rows.values()),
+        rows.take(rows.selected[np.sort(first)]),
         tuple(runs.values()),
         tuple(commands.values()),
         tuple(others),
     )
 
 
-def _nothing(databases: Sequence[str], space: str | None, held: Iterable[str]) -> str:
+def _nothing(databases: Sequence[str], space: str | None, names: Iterable[str]) -> str:
     shown = ", ".join(map(without_password, databases))
-    if not held:
+    if not names:
         return f"{shown}: no runs yet; `{command_line('tune')} SPACE --database ...` adds some"
-    hint = suggestion(space or "", held)
+    hint = suggestion(space or "", names)
     return f"{shown}: no results of a space `{space}`; {hint}"
 
 

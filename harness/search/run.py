@@ -122,14 +122,13 @@ def find_ended(
         return None
     ended = EndReason(run.notes["ended"])
     columns = measured.columns
-    ids = measured.of(columns.ids).tolist()
+    ids = measured.of(columns.id).tolist()
     row_of = dict(zip(ids, measured.selected.tolist(), strict=True))
     rows = [row_of.get(answer.result_id) for answer in store.answers(run.id)]
     if None in rows:
         return None
     answers = measured.take(np.array(rows, dtype=np.intp))
-    free = [columns.outcomes.code(outcome) for outcome in options.free_outcomes]
-    counted = ~np.isin(answers.of(columns.outcomes.codes), free)
+    counted = ~np.isin(answers.of(columns.outcome), list(options.free_outcomes))
     budget = space.budget(plan.test_limit)
     tests = int(counted.sum())
     if tests < budget and ended not in (EndReason.REFUSED, EndReason.TECHNIQUE):

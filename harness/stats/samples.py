@@ -27,6 +27,12 @@ class Ragged:
         ends = np.cumsum(np.array(counts, dtype=np.intp))
         return cls(np.array(values, dtype=np.float64), ends)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Ragged]) -> Ragged:
+        """Put the rows of several tables one below the other."""
+        values = np.concatenate([part.values for part in parts])
+        return cls(values, np.concatenate([part.counts for part in parts]).cumsum())
+
     def at(self, row: int) -> tuple[float, ...]:
         """Return the values of a row."""
         return tuple(self.values[self.ends[row - 1] if row else 0 : self.ends[row]].tolist())

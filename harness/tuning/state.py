@@ -278,12 +278,11 @@ class State:
         allowed_s = self.spec.measure.timeout_s
         if program is not None and program.model.limits.deadline_s:
             allowed_s = min(allowed_s, program.model.limits.deadline_s)
-        outcomes = rows.of(columns.outcomes.codes)
-        may: Flags = outcomes == columns.outcomes.code(Outcome.TIMEOUT)
+        outcome = rows.of(columns.outcome)
+        may: Flags = outcome == Outcome.TIMEOUT
         may &= rows.of(columns.wall_s) < allowed_s
-        may |= outcomes == columns.outcomes.code(Outcome.OUT_OF_MEMORY)
-        searched = [columns.stages.code(stage) for stage in SEARCHED]
-        return may & np.isin(rows.of(columns.stages.codes), searched)
+        may |= outcome == Outcome.OUT_OF_MEMORY
+        return may & np.isin(rows.of(columns.stage), SEARCHED)
 
     def add_measurements(
         self, problem: Input, stage: str, measured: Sequence[Measurement], group: str | None = None

@@ -11,7 +11,7 @@ import pytest
 
 from harness.results.view import Results, read_results, the_one
 from harness.space_file import load_spec
-from tests.helpers.commands import analyse, merge
+from tests.helpers.commands import analyse, dispatch, merge
 from tests.helpers.commands import analyse as main
 from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
 from tests.helpers.results_examples import count, tamper
@@ -159,6 +159,21 @@ def test_all_campaigns_have_those_of_an_earlier_kernel(database: str, capsys: Ca
         f"{versions[0]}, from {database}",
         f"{versions[1]} (differs in kernel.cl), from {database}",
     ]
+
+
+def test_a_dispatcher_is_of_the_file_that_was_tuned_last(tmp_path: Path, capsys: Capture) -> None:
+    database = fill(tmp_path, "r.db")
+    with (tmp_path / "kernel.cl").open("a") as kernel:
+        kernel.write(" edited")
+    renamed = (tmp_path / "space.yaml").rename(tmp_path / "renamed.yaml")
+    ran(load_spec(renamed), Path(database))
+    assert dispatch([database, "-o", str(tmp_path / "out")]) == 0
+    last, before = read_results(database, all_campaigns=True)
+    learnt_from = re.search(r"Learnt from .*; left out: .*", capsys.readouterr().out)
+    assert learnt_from is not None
+    used, left_out = learnt_from[0].split("; left out: ")
+    assert last.campaign.key.program_sha256[:8] in used
+    assert before.campaign.key.program_sha256[:8] in left_out
 
 
 def test_times_that_somebody_changed_are_refused_with_their_rows(
