@@ -8,7 +8,7 @@ import pickle
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,10 +16,14 @@ from typing import Any, TypeVar
 import pytest
 import sqlalchemy
 
+from harness.core.kept import Kept, content_key
 from harness.measure.devices import Backend, choose_one
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.process.child import Child
 from harness.results import database as engines
 from harness.results.view import Results
+from harness.space_file import load_spec
+from tests.helpers.cpu_times import CpuTimes
 from tests.helpers.fake_kernels import OpenFake, measure_kernels_here, opening_fakes, write_fake
 from tests.helpers.fakes import SharedWorker
 from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
@@ -35,6 +39,17 @@ __all__ = ["_loaded_stub", "nvidia", "nvml", "package", "stub", "stub_of_module"
 T = TypeVar("T")
 
 _BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # PyOpenCL adds them to every build
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the number of dearest tests that are printed."""
+    parser.addoption("--dearest", type=int, default=0, help="print so many tests by CPU time")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note the CPU times of tests where they are asked for."""
+    if shown := config.getoption("--dearest"):
+        config.pluginmanager.register(CpuTimes(shown))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -74,13 +89,14 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
 
 
+_PEAK = {"bytes": 1e15, "flops": 1e18}
+"""No time reaches it. To measure that of PoCL without its optimiser takes half a minute."""
+
+
 @pytest.fixture(autouse=True, scope="session")
-def _known_peak() -> Iterator[None]:
-    """A peak that no time reaches: to measure that of PoCL without its optimiser takes half a
-    minute."""
+def _no_peak_is_measured() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        known = {"bytes": 1e15, "flops": 1e18}
-        patch.setattr("harness.measure.kernels.measurer.measure_peak", lambda *_: known)
+        patch.setattr("harness.measure.kernels.measurer.measure_peak", lambda *_: _PEAK)
         yield
 
 
@@ -263,6 +279,18 @@ def module_opencl(_opencl_processes: Pair) -> Iterator[Backend]:
     with pytest.MonkeyPatch.context() as patch:
         _share(_opencl_processes, patch)
         yield choose_one("opencl")
+
+
+@pytest.fixture(scope="session")
+def opencl_of_commands(_opencl_processes: Pair) -> None:
+    """Put PoCL's peak into the cache, where commands that are processes of their own find it."""
+    pytest.importorskip("pyopencl")
+    with pytest.MonkeyPatch.context() as patch:
+        _share(_opencl_processes, patch)
+        spec = load_spec(Path(__file__).parents[1] / "spaces/mvmul.yaml")
+        with closing(KernelMeasurer(spec, choose_one("opencl"))) as measurer:
+            key = content_key("peak", measurer.environment.fingerprint)
+    Kept.in_cache().recall(key, lambda: _PEAK)
 
 
 @pytest.fixture

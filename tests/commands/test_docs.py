@@ -100,7 +100,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("opencl")
+@pytest.mark.usefixtures("opencl_of_commands")
 @pytest.mark.parametrize("page", ["README.md", *RUN])
 def test_the_files_commands_and_code_of_a_page_work(
     page: str,

@@ -81,12 +81,12 @@ def stock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 # ------------------------------------------------------------------------- stock OpenTuner
 
 
-@pytest.mark.usefixtures("opencl")
+@pytest.mark.usefixtures("opencl_of_commands")
 def test_a_program_in_opentuners_usual_form_tunes_and_is_analysed(
     tmp_path: Path, capsys: Capture
 ) -> None:
     problem = {"m": 12, "n": 4001}
-    words = ["spaces/mvmul.yaml", json.dumps(problem), "--test-limit=8", "--no-dups"]
+    words = ["spaces/mvmul.yaml", json.dumps(problem), "--test-limit=3", "--no-dups"]
     for name in ("spaces", "kernels"):
         (tmp_path / name).symlink_to(ROOT / name)
     done = subprocess.run(
@@ -330,7 +330,7 @@ print(measured.outcome, *[child.pid for child in psutil.Process().children(recur
 """
 
 
-@pytest.mark.usefixtures("opencl")
+@pytest.mark.usefixtures("opencl_of_commands")
 def test_a_program_that_does_not_close_it_leaves_no_process() -> None:
     done = subprocess.run(
         [sys.executable, "-c", UNCLOSED], cwd=ROOT, capture_output=True, text=True, timeout=120
