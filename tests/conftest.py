@@ -41,15 +41,10 @@ T = TypeVar("T")
 _BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # PyOpenCL adds them to every build
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the number of dearest tests that are printed."""
-    parser.addoption("--dearest", type=int, default=0, help="print so many tests by CPU time")
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """Note the CPU times of tests where they are asked for."""
-    if shown := config.getoption("--dearest"):
-        config.pluginmanager.register(CpuTimes(shown))
+    """Print the tests that took the most CPU, as many as the environment asks for."""
+    if "DEAREST_TESTS" in os.environ:
+        config.pluginmanager.register(CpuTimes(int(os.environ["DEAREST_TESTS"])))
 
 
 @pytest.hookimpl(wrapper=True)
