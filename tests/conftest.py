@@ -26,6 +26,7 @@ from harness.space_file import load_spec
 from tests.helpers.cpu_times import CpuTimes
 from tests.helpers.fake_kernels import OpenFake, measure_kernels_here, opening_fakes, write_fake
 from tests.helpers.fakes import SharedWorker
+from tests.helpers.forked_commands import forked_commands
 from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
 from tests.helpers.replays import SIZED, FormulaMeasurer, results_of, sized_s
 from tests.helpers.small_pocl import link_pocl
@@ -286,6 +287,13 @@ def opencl_of_commands(_opencl_processes: Pair) -> None:
         with closing(KernelMeasurer(spec, choose_one("opencl"))) as measurer:
             key = content_key("peak", measurer.environment.fingerprint)
     Kept.in_cache().recall(key, lambda: _PEAK)
+
+
+@pytest.fixture(scope="session")
+def forked_harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The shell's words for `harness`, where a command need not load its libraries."""
+    with forked_commands(tmp_path_factory.mktemp("commands") / "socket") as words:
+        yield words
 
 
 @pytest.fixture

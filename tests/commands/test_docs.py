@@ -45,6 +45,7 @@ export PATH={Path(sys.executable).parent}:$PATH
 harness() {{
     case "$*" in
         tune*--replay*) HARNESS "$@" --test-limit 6 ;;
+        tune*blur_gcc*) HARNESS "$@" --inputs "n == 64" --repeats 3 ;;
         tune*) HARNESS "$@" --test-limit 6 --repeats 3 ;;
         *) HARNESS "$@" ;;
     esac
@@ -96,23 +97,28 @@ def try_block(block: Block, folder: Path, shell: str) -> None:
         run([sys.executable, "block.py"], folder)
 
 
-@pytest.fixture(scope="session")
-def forking_shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The shell's head, with commands that start at once."""
-    with forked_commands(tmp_path_factory.mktemp("commands") / "socket") as words:
-        yield SHELL.replace("HARNESS", words)
+def shell_of(words: str) -> str:
+    """Return the shell's head, with these words for `harness`."""
+    return SHELL.replace("HARNESS", words)
+
+
+@pytest.fixture
+def cuda_shell(nvidia: object, tmp_path: Path) -> Iterator[str]:
+    """The shell's head, with commands that find NVIDIA's driver when their process starts."""
+    with forked_commands(tmp_path / "socket") as words:
+        yield shell_of(words)
 
 
 @pytest.fixture(scope="session")
-def example(tmp_path_factory: pytest.TempPathFactory, forking_shell: str) -> Path:
+def example(tmp_path_factory: pytest.TempPathFactory, forked_harness: str) -> Path:
     """A folder with the README's own kernel, tuned."""
-    folder = tmp_path_factory.mktemp("example")
+    folder, shell = tmp_path_factory.mktemp("example"), shell_of(forked_harness)
     for name in ("spaces", "kernels", "examples"):
         (folder / name).symlink_to(ROOT / name)
     for block in blocks(read_page("README.md")):
         if block.file is not None:
-            try_block(block, folder, forking_shell)
-    run(["bash", "-c", f"{forking_shell} harness tune sums.yaml"], folder)
+            try_block(block, folder, shell)
+    run(["bash", "-c", f"{shell} harness tune sums.yaml"], folder)
     return folder
 
 
@@ -122,7 +128,7 @@ def example(tmp_path_factory: pytest.TempPathFactory, forking_shell: str) -> Pat
 def test_the_files_commands_and_code_of_a_page_work(
     page: str,
     example: Path,
-    forking_shell: str,
+    forked_harness: str,
     tmp_path: Path,
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
@@ -132,12 +138,11 @@ def test_the_files_commands_and_code_of_a_page_work(
         monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     if earlier := AFTER.search(text):
         text = read_page(str(Path(page).with_name(earlier[1]))) + text
-    shell = forking_shell
+    shell = shell_of(forked_harness)
     needs = re.search(r"<!-- needs: (.*) -->", text)
     for need in needs[1].split() if needs else ():
         if need == "cuda":
-            request.getfixturevalue("nvidia")  # which processes load when they start
-            shell = SHELL.replace("HARNESS", "command harness")
+            shell = request.getfixturevalue("cuda_shell")
         elif shutil.which(need) is None and importlib.util.find_spec(need) is None:
             pytest.skip(f"there is no program and no package `{need}`")
     folder = tmp_path / "page"
