@@ -81,6 +81,7 @@ def test_page_is_what_the_command_prints_below_its_head(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("name", QUICK)
+@pytest.mark.slow
 def test_recorded_figure_is_what_is_computed_now(name: str) -> None:
     assert papers.COMPUTED[name]() == published.read_record()[name]["ours"]
 
