@@ -8,7 +8,7 @@ import pickle
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,12 +16,17 @@ from typing import Any, TypeVar
 import pytest
 import sqlalchemy
 
+from harness.core.kept import Kept, content_key
 from harness.measure.devices import Backend, choose_one
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.process.child import Child
 from harness.results import database as engines
 from harness.results.view import Results
+from harness.space_file import load_spec
+from tests.helpers.cpu_times import CpuTimes
 from tests.helpers.fake_kernels import OpenFake, measure_kernels_here, opening_fakes, write_fake
 from tests.helpers.fakes import SharedWorker
+from tests.helpers.forked_commands import forked_commands
 from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
 from tests.helpers.replays import SIZED, FormulaMeasurer, results_of, sized_s
 from tests.helpers.small_pocl import link_pocl
@@ -35,6 +40,12 @@ __all__ = ["_loaded_stub", "nvidia", "nvml", "package", "stub", "stub_of_module"
 T = TypeVar("T")
 
 _BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # PyOpenCL adds them to every build
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Print the tests that took the most CPU, as many as the environment asks for."""
+    if "DEAREST_TESTS" in os.environ:
+        config.pluginmanager.register(CpuTimes(int(os.environ["DEAREST_TESTS"])))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -74,13 +85,14 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
 
 
+_PEAK = {"bytes": 1e15, "flops": 1e18}
+"""No time reaches it. To measure that of PoCL without its optimiser takes half a minute."""
+
+
 @pytest.fixture(autouse=True, scope="session")
-def _known_peak() -> Iterator[None]:
-    """A peak that no time reaches: to measure that of PoCL without its optimiser takes half a
-    minute."""
+def _no_peak_is_measured() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        known = {"bytes": 1e15, "flops": 1e18}
-        patch.setattr("harness.measure.kernels.measurer.measure_peak", lambda *_: known)
+        patch.setattr("harness.measure.kernels.measurer.measure_peak", lambda *_: _PEAK)
         yield
 
 
@@ -263,6 +275,25 @@ def module_opencl(_opencl_processes: Pair) -> Iterator[Backend]:
     with pytest.MonkeyPatch.context() as patch:
         _share(_opencl_processes, patch)
         yield choose_one("opencl")
+
+
+@pytest.fixture(scope="session")
+def opencl_of_commands(_opencl_processes: Pair) -> None:
+    """Put PoCL's peak into the cache, where commands that are processes of their own find it."""
+    pytest.importorskip("pyopencl")
+    with pytest.MonkeyPatch.context() as patch:
+        _share(_opencl_processes, patch)
+        spec = load_spec(Path(__file__).parents[1] / "spaces/mvmul.yaml")
+        with closing(KernelMeasurer(spec, choose_one("opencl"))) as measurer:
+            key = content_key("peak", measurer.environment.fingerprint)
+    Kept.in_cache().recall(key, lambda: _PEAK)
+
+
+@pytest.fixture(scope="session")
+def forked_harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The shell's words for `harness`, where a command need not load its libraries."""
+    with forked_commands(tmp_path_factory.mktemp("commands") / "socket") as words:
+        yield words
 
 
 @pytest.fixture

@@ -157,6 +157,9 @@ class Regression:
         return means
 
 
+_STATE = np.random.RandomState()
+
+
 def fitted_tree(
     columns: np.ndarray,
     targets: Array,
@@ -166,13 +169,15 @@ def fitted_tree(
 ) -> Any:
     """Fit scikit-learn's tree to columns in single precision, and return its arrays.
 
-    Its checks of arguments take more than half the time of a small tree, and thousands are grown.
+    Its checks of arguments take more than half the time of a small tree, and thousands are grown;
+    a new random state takes ten times as long as to seed one again.
     """
     from sklearn import config_context  # here: it takes half a second to load
     from sklearn.tree import DecisionTreeRegressor
 
+    _STATE.seed(seed)
     with config_context(skip_parameter_validation=True):
-        model = DecisionTreeRegressor(random_state=seed, **parameters)
+        model = DecisionTreeRegressor(random_state=_STATE, **parameters)
         return model.fit(columns, targets, weights, check_input=False).tree_
 
 

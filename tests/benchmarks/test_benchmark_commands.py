@@ -1,5 +1,5 @@
-"""Every benchmark runs as `python -m benchmarks.NAME`, and says so; those of the commands, of the
-loop and of the first hour, where they cost nothing."""
+"""Every benchmark runs as `python -m benchmarks.NAME`, and says so; those of the commands and of
+the first hour, where they cost nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import commands, first_hour, loop
+from benchmarks import commands, first_hour
 from benchmarks.commands import Cost, as_process
 from benchmarks.first_hour import PROGRAMS, TUNERS, measure
 from harness.core.errors import HarnessError
@@ -75,20 +75,6 @@ def test_a_process_is_measured_and_its_failure_is_reported() -> None:
 
 
 # ------------------------------- The loop from production back to tuning, in a short form, on PoCL
-
-
-@pytest.mark.slow
-def test_the_loop_covers_the_calls_that_were_outside(capsys: pytest.CaptureFixture[str]) -> None:
-    short = ["--inputs", "4", "--calls", "40", "--test-limit", "2", "--repeats", "1"]
-    assert loop.main([*short, "--rounds", "1"]) == 0
-    message = capsys.readouterr().out
-    assert "of the calls were outside of the tuned range" in message
-    assert "tuning 14 of 16 inputs, with 95.0% of 40 calls" in message
-    found = json.loads(message.splitlines()[-1])
-    (before, *_), (after, low, _) = found["coverage"]["before"], found["coverage"]["after"]
-    assert before < 0.5 < low < after
-    assert all(1 <= one[1] <= one[0] <= one[2] for one in found["slowdown"].values())
-    assert found["calls"] == 40
 
 
 # --------------- The parts of benchmarks/first_hour.py that need neither a device nor Kernel Tuner

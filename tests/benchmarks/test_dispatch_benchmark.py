@@ -113,6 +113,7 @@ def test_figures_are_over_cases(tmp_path: Path) -> None:
     assert found["fit_s"] == 1.5
 
 
+@pytest.mark.slow
 def test_the_last_line_tells_that_choosing_wins(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,6 +145,7 @@ def test_a_shortlist_is_judged_by_the_best_that_it_lists_and_by_what_trying_cost
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs cc")
+@pytest.mark.slow
 def test_a_choice_is_timed_as_it_was_learnt(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,6 +156,7 @@ def test_a_choice_is_timed_as_it_was_learnt(
         assert 0 < one["c_select_s"] < one["python_select_s"] < 1
 
 
+@pytest.mark.slow
 def test_the_repeatability_of_times_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

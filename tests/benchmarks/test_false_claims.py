@@ -37,12 +37,14 @@ def test_the_offset_of_a_load_lasts_until_the_next_load() -> None:
     assert abs(means[0] - means[1]) > 5 * 0.003 / math.sqrt(200)
 
 
+@pytest.mark.slow
 def test_a_rerun_of_equal_code_claims_nothing_though_processes_differ() -> None:
     tally = trials("offset per process", Effect(), 2, 0, 2, ("compare",))
     assert (tally.trials["rerun"], tally.trials["burden rerun"]) == (2, 2)
     assert tally.claims["rerun"] == tally.claims["burden rerun"] == 0
 
 
+@pytest.mark.slow
 def test_the_study_counts_the_claims_of_real_campaigns() -> None:
     tally = trials("normal", Effect(), 2, 0, 1, ("compare",))
     assert tally.trials == Counter(
@@ -52,6 +54,7 @@ def test_the_study_counts_the_claims_of_real_campaigns() -> None:
     assert not +tally.claims
 
 
+@pytest.mark.slow
 def test_true_differences_are_found() -> None:
     faster = trials("normal", Effect(faster=0.2), 2, 0, 1, ())
     assert faster.claims["tune"] == faster.trials["tune"] == 4
@@ -74,6 +77,7 @@ def test_a_rate_has_an_interval_and_its_counts(
     assert json.loads(last)["PoCL"]["tune"] == rounded(found)
 
 
+@pytest.mark.slow
 def test_accusations_are_counted_of_a_file_that_a_later_command_goes_on_with(
     opencl: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

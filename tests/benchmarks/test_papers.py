@@ -98,6 +98,7 @@ def test_page_is_what_the_command_prints_below_its_head(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("name", QUICK)
+@pytest.mark.slow
 def test_recorded_figure_is_what_is_computed_now(name: str) -> None:
     assert paper_figures.COMPUTED[name]() == papers.read_record()[name]["ours"]
 

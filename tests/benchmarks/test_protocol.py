@@ -58,6 +58,7 @@ def test_score_is_that_of_the_package(greed: float, expected: float) -> None:
     assert score(space, searches(space, greed)) == pytest.approx(expected, abs=0.01)
 
 
+@pytest.mark.slow
 def test_own_time_of_a_tuner_lowers_its_score() -> None:
     space = planted()
     quick = searches(space, 0.15)
@@ -128,6 +129,7 @@ def test_recording_without_the_times_of_each_step_is_refused(cache: Path) -> Non
         scored_space(ref_of(cache))
 
 
+@pytest.mark.slow
 def test_searches_are_scored(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,6 +84,7 @@ def test_inputs_that_cannot_be_searched_are_left_out(recording: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_condition_can_compare_words(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["--where", "device == 'y'", "--seeds", "2", "--budget", "2", "--jobs", "1"]
     assert main([str(recording), *command]) == 0

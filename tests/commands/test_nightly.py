@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -37,17 +36,17 @@ measure: {{warmup: 1, repeats: 4}}
 _SOURCE = 'sleep 0.0$2\necho "{name} took ${{2}}0.$((100 + $$ % 7)) ms"\n'
 
 
-def _step(job: str, name: str) -> str:
-    """The commands of a step of the workflow, with this Python."""
+def _step(job: str, name: str, harness: str) -> str:
+    """The commands of a step of the workflow, with these words for `harness`."""
     workflow = yaml.safe_load((ROOT / "examples/ci/nightly.yml").read_text(encoding="utf-8"))
     (found,) = (s["run"] for s in workflow["jobs"][job]["steps"] if s.get("name") == name)
-    return str(found).replace(".venv/bin", str(Path(sys.executable).parent))
+    return str(found).replace(".venv/bin/harness", harness)
 
 
 class Night:
     """Runs the steps of the workflow on this machine, against a server of the tests."""
 
-    def __init__(self, folder: Path, server: Server) -> None:
+    def __init__(self, folder: Path, server: Server, harness: str) -> None:
         ((_, setup),) = blocks(_PAGE, "sql")
         where = "postgres"
         for statement in setup.strip().splitlines():
@@ -56,6 +55,7 @@ class Night:
             else:
                 execute(server.url(where), statement)
         self._folder = folder
+        self._harness = harness
         self._urls = {
             name.upper(): server.url("harness", f"harness_{name}") for name in ("writer", "reader")
         }
@@ -66,7 +66,7 @@ class Night:
     def start(self, job: str, step: str, spaces: str) -> subprocess.Popen[str]:
         options = {"SPACES": spaces, "OPTIONS": "--test-limit 3 --no-reduce"}
         return subprocess.Popen(
-            ["bash", "-euc", _step(job, step)],
+            ["bash", "-euc", _step(job, step, self._harness)],
             cwd=self._folder,
             env={**os.environ, "PYTHONPATH": str(ROOT), **self._urls, **options},
             stdout=subprocess.PIPE,
@@ -97,8 +97,10 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_the_nightly_compares_with_last_week(tmp_path: Path, postgres_server: Server) -> None:
-    night = Night(tmp_path, postgres_server)
+def test_the_nightly_compares_with_last_week(
+    tmp_path: Path, postgres_server: Server, forked_harness: str
+) -> None:
+    night = Night(tmp_path, postgres_server, forked_harness)
     night.tune()
     assert night.run("compare", "compare with last week") == (0, "no results of last week\n")
     code, printed = night.run("compare", "keep this week")

@@ -213,10 +213,10 @@ def tune(folder: Folder, step: Mapping[str, Any], monkeypatch: pytest.MonkeyPatc
 
 
 @settings(
-    max_examples=12,
+    max_examples=6,
     deadline=None,
     derandomize=True,
-    phases=[Phase.generate],  # an example takes seconds
+    phases=[Phase.generate],  # an example takes a second
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(STEPS, min_size=1, max_size=3), STEPS)

@@ -27,8 +27,11 @@ _NO_NVCC, _NO_NVRTC = _missing(find_nvcc) or _NO_GCC, _missing(load_nvrtc)
 needs_gcc = pytest.mark.skipif(bool(_NO_GCC), reason=_NO_GCC)
 needs_nvcc = pytest.mark.skipif(bool(_NO_NVCC), reason=_NO_NVCC)
 needs_nvrtc = pytest.mark.skipif(bool(_NO_NVRTC), reason=_NO_NVRTC)
-BOTH = (pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc))
-"""The compilers of CUDA."""
+BOTH = (
+    pytest.param(Nvcc, marks=[needs_nvcc, pytest.mark.slow]),
+    pytest.param(Nvrtc, marks=needs_nvrtc),
+)
+"""The compilers of CUDA; nvcc takes eight times as long."""
 
 CUDA_TWICE = """\
 #define FACTOR 2.0f

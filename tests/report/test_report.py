@@ -164,7 +164,7 @@ def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
         n = problem["n"]
         return 1e-3 if config["BLOCK"] == (16 if n < 12 or not pays else 64) else 2e-3
 
-    text = small_space(BLOCKS_AND_TILES, *range(1, 25))
+    text = small_space(BLOCKS_AND_TILES, *range(5, 19))
     measured = results_of(tmp_path, text, FormulaMeasurer(formula_s), test_limit=8)
     findings = Findings(measured, learners=QUICK)
     found = {section.anchor: section for section in sections(findings) if section is not None}

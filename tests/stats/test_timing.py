@@ -16,6 +16,7 @@ from harness.stats.timing import (
     TimeRatio,
     half_width,
     log_difference,
+    student_t,
     time_ratio,
     trimmed_ratio,
 )
@@ -72,6 +73,13 @@ def test_half_width_is_students_interval(confidence: float) -> None:
     samples = [1.0, 1.3, 0.9, 1.1, 1.25]
     low, high = stats.ttest_1samp(samples, 0).confidence_interval(confidence)
     assert half_width(samples, confidence) == pytest.approx((high - low) / 2)
+
+
+@pytest.mark.parametrize("confidence", [0.01, 0.5, 0.9, 0.95, 0.999, 0.99999])
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 9, 19, 99, 1000, 20_000])
+def test_students_t_is_that_of_scipy(freedom: int, confidence: float) -> None:
+    expected = stats.t.ppf(0.5 + confidence / 2, freedom)
+    assert student_t(freedom, confidence) == pytest.approx(expected, rel=3e-7)
 
 
 @pytest.mark.parametrize("statistic", Statistic)

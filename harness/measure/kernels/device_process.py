@@ -106,9 +106,6 @@ class DeviceWorker:
 
     @cached_property
     def _device(self) -> Device:
-        # harness.stats.timing needs it later, while the deadline of a kernel runs.
-        import scipy.special  # noqa: F401
-
         return self._backend.open_device()
 
     @cached_property

@@ -313,8 +313,6 @@ class ProgramWorker:
 
     def run(self, job: ProgramJob) -> Measurement:
         """Measure one configuration by itself; raises HostModuleError."""
-        import scipy.special  # noqa: F401  (harness.stats.timing needs it, while a deadline runs)
-
         with self._opened(job) as runner:
             return runner.judged(trial.measure(runner))
 
