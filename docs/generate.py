@@ -45,7 +45,7 @@ def commands() -> Iterator[str]:
             long = next((name for name in action.option_strings[::-1] if name[:2] == "--"), "")
             argument = f"{action.dest}{'=False' * (action.const is False)}"
             is_other = long.strip("-").replace("-", "_") not in ("", argument)
-            if command in ("check", "tune") and is_other:
+            if command in ("check", "replay", "tune") and is_other:
                 renamed.append(f"`{long}` is `{argument}`")
         python = f". In Python, {', '.join(renamed)}" if renamed else ""
         yield f"- **`{command}`**: {summary}{python}"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from harness.api.session import session as session
     from harness.api.spaces import load_space as load_space
     from harness.api.spaces import make_space as make_space
+    from harness.api.tune import replay as replay
     from harness.api.tune import tune as tune
     from harness.commands.check import check as check
     from harness.core.errors import HarnessError as HarnessError
@@ -35,6 +36,7 @@ _HOMES = {
     "load_space": "harness.api.spaces",
     "make_space": "harness.api.spaces",
     "open_results": "harness.api.results",
+    "replay": "harness.api.tune",
     "session": "harness.api.session",
     "tune": "harness.api.tune",
 }

@@ -171,8 +171,8 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
         raise UsageError(f"no choice `{options.choice}`; {hint}")
     package.check_folder(options.output)
     campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
-    spec = space_of(options, campaigns)
-    results = results_of(campaigns, spec, options)
+    spec = space_of(options.spec, campaigns)
+    results = results_of(campaigns, spec, options.device)
     arch = _arch(options.arch, results)
     others = [describe(other) for other in campaigns if other is not results]
     notices = [f"Learnt from {describe(results)}; left out: {'; '.join(others)}"] if others else []

@@ -1,4 +1,4 @@
-"""The options of the commands that Python has as functions too, and of analyse."""
+"""The options of analyse, check, dispatch and recheck."""
 
 from __future__ import annotations
 
@@ -91,17 +91,12 @@ class DispatchOptions(Options):
     right one."""
 
     groups: ClassVar = {"choice": "learning and judging"}
+    moved: ClassVar = {"recheck": "`harness recheck FOLDER`"}
 
-    database: Sequence[str] = argument(TEXT, "DATABASE", nargs="*")
+    database: Sequence[str] = argument(TEXT, "DATABASE", nargs="+")
     """results database"""
-    output: Path = option(PATH, "FOLDER", names=("-o", "--output"))
-    """folder to write; with --recheck, a file for the inputs whose choice fell"""
-    recheck: Path | None = option(PATH, "FOLDER", in_python=False)
-    """measure a folder that was written, here and now: its configurations, interleaved, on inputs
-    of each leaf of its choice; print which still hold. The exit code is 1 where one does not
-    (docs/howto/recheck_a_dispatcher.md)"""
-    max_time_s: float | None = option(SECONDS, "SECONDS", names=("--max-time",), in_python=False)
-    """with --recheck, measure for SECONDS (or such as 5m) at most"""
+    output: Path = option(PATH, "FOLDER", names=("-o", "--output"), required=True)
+    """folder to write"""
     space: str | None = option(TEXT, "NAME")
     """only the space of this name"""
     device: str | None = option(TEXT, "NAME")
@@ -131,16 +126,27 @@ class DispatchOptions(Options):
     seed: int = option(Kind.whole(0, 2**32 - 1, "2^32 - 1"), default=0)
     """seed of the folds and trees (default 0)"""
 
+
+@dataclass(frozen=True)
+class RecheckOptions(Options):
+    """Measure the folder of a dispatcher here and now: its configurations, interleaved, on inputs
+    of each leaf of its choice; print which still hold (docs/howto/recheck_a_dispatcher.md). Exit
+    code: 0 if all do; 1 if one does not; 2 if nothing can be measured."""
+
+    folder: Path = argument(PATH, "FOLDER")
+    """what `dispatch -o` wrote"""
+    output: Path | None = option(PATH, "FILE", names=("-o", "--output"))
+    """write the inputs whose choice fell, for `harness.tune --inputs-from`"""
+    max_time_s: float | None = option(SECONDS, "SECONDS", names=("--max-time",))
+    """measure for SECONDS (or such as 5m) at most"""
+    spec: Path | None = option(PATH, "FILE")
+    """the space's YAML file (default: the file that was tuned, by the database)"""
+    seed: int = option(SEED, default=0)
+    """seed of the draw of inputs (default 0)"""
+
     def check(self) -> None:
-        if self.recheck is None and not (self.database and self.output):
-            raise UsageError("name a results database and, with -o, the folder to write")
-        if self.recheck is None and self.max_time_s is not None:
-            raise UsageError("--max-time goes with --recheck FOLDER")
-        if self.recheck is not None and self.json:
-            raise UsageError(
-                "--recheck prints no JSON; its exit code says whether all choices hold"
-            )
-        if self.recheck is not None and self.output is not None:
+        """Refuse an output that cannot be written."""
+        if self.output is not None:
             check_output(self.output)
 
 

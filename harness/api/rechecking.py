@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from harness.api.dispatched_results import space_of
-from harness.api.options import DispatchOptions
+from harness.api.options import RecheckOptions
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY
@@ -26,7 +26,7 @@ from harness.measure.choose import fitted_to, open_measurer
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import new_seed
 from harness.results.provenance import EVERY
-from harness.results.view import read_results
+from harness.results.view import Results, read_results
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 from harness.space_file.workload import CALLS
@@ -124,14 +124,13 @@ class _Rechecked:
         return "\n".join(lines) + "\n"
 
 
-def recheck(options: DispatchOptions, display: Display) -> _Rechecked:
+def recheck(options: RecheckOptions, display: Display) -> _Rechecked:
     """Measure the configurations of a dispatcher, and the default, interleaved on inputs of each
     leaf in turn; the results are verified. The folder's own code says which leaf an input is in.
 
     Raises UsageError for another folder, and where the kernel has changed since.
     """
-    assert options.recheck is not None
-    shipped = _loaded(options.recheck)
+    shipped = _loaded(options.folder)
     spec = _space(options, shipped)
     end_s = time.monotonic() + (options.max_time_s or math.inf)
     measurer, _ = open_measurer(spec, "auto")
@@ -164,15 +163,16 @@ def _loaded(folder: Path) -> ModuleType:
     return module
 
 
-def _space(options: DispatchOptions, shipped: ModuleType) -> Spec:
-    """Load the space: the file that is named, or that of the databases."""
-    databases = options.database or shipped.PROVENANCE["databases"]
-    name = None if options.database else shipped.NAME
-    campaigns = [] if options.spec else read_results(databases, name, kernel_version=EVERY)
-    spec = space_of(options, campaigns)
+def _space(options: RecheckOptions, shipped: ModuleType) -> Spec:
+    """Load the space: the file that is named, or that of the database."""
+    campaigns: list[Results] = []
+    if options.spec is None:
+        databases = shipped.PROVENANCE["databases"]
+        campaigns = read_results(databases, shipped.NAME, kernel_version=EVERY)
+    spec = space_of(options.spec, campaigns)
     if spec.program_sha256 != shipped.PROVENANCE["kernel_sha256"]:
         raise UsageError(
-            f"{spec.path} is not what {options.recheck} was tuned for: the kernel, the host "
+            f"{spec.path} is not what {options.folder} was tuned for: the kernel, the host "
             "module, the launch or the verification differs; name that space with --spec, or tune "
             "again"
         )

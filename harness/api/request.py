@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.tune_options import COVER, TuneOptions
+from harness.api.tune_options import COVER, CampaignOptions, TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted
 from harness.recordings.files import recording_name
 from harness.recordings.recording import Recording
-from harness.recordings.replay import read_recordings, recording_spec
+from harness.recordings.replay import (
+    ReplayMeasurer,
+    open_replay,
+    read_recordings,
+    recording_spec,
+)
 from harness.results import campaigns, check_database, reading, sqlite_path
 from harness.results.campaigns import read_runs
 from harness.search import resolve_techniques
@@ -34,8 +40,6 @@ if TYPE_CHECKING:
 PREDICTED = "Predicted"
 """The technique that tests a stencil's configurations in a predicted order, then uses `auto`."""
 
-_PARALLEL_BUILDS = 4
-
 
 @dataclass(frozen=True)
 class TuneRequest:
@@ -43,41 +47,36 @@ class TuneRequest:
     (harness.api.running).
 
     `space` has the options of measurement, and the inputs of a workload in place of its own;
-    `inputs` are those that are tuned. With a `recording`, its configurations are searched.
-    `warm_start` are recordings to learn from. `seeds` are the user's own configurations, perhaps
-    incomplete. `database` is a path or a URL. `notices` say which inputs of a workload are tuned.
+    `inputs` are those that are tuned. `replay` answers in place of a device; with a `recording`,
+    the configurations are those that it has. `warm_start` are recordings to learn from. `seeds` are
+    the user's own configurations, perhaps incomplete. `database` is a path or a URL. `notices` say
+    what is replayed, and which inputs of a workload are tuned.
     """
 
-    options: TuneOptions
+    options: CampaignOptions
     space: Spec
     inputs: tuple[Input, ...]
     techniques: tuple[str, ...]
-    seeds: tuple[Mapping[str, Any], ...]
+    seeds: Sequence[Mapping[str, Any]]
     database: str
+    replay: ReplayMeasurer | None
     recording: Recording | None
-    warm_start: tuple[Recording, ...]
+    warm_start: Sequence[Recording]
     predictor: StencilPredictor | None
-    notices: tuple[str, ...]
+    notices: Sequence[str]
 
     @property
     def test_limit(self) -> int:
         """The tests of an input at most."""
         return self.options.test_limit or self.space.search.test_limit
 
-    @property
-    def parallelism(self) -> int:
-        """The proposals at once: builds run in parallel; where nothing is built, each proposal can
-        follow from all results."""
-        default = 1 if self.options.replay else _PARALLEL_BUILDS
-        return self.options.parallelism or default
 
-
-def read_request(options: TuneOptions) -> TuneRequest:
-    """Read what the options name, after `TuneOptions.read`. Raises UsageError, RecordingError and
-    ResultsError."""
+def read_request(options: CampaignOptions) -> TuneRequest:
+    """Read what the options name, after `CampaignOptions.read`. Raises UsageError, RecordingError
+    and ResultsError."""
     space = options.space
-    assert not isinstance(space, Path), "TuneOptions.read reads the space"
-    seeds = tuple(map(_read_seed, options.seed_configurations))
+    assert not isinstance(space, Path), "CampaignOptions.read reads the space"
+    seeds = [_read_seed(seed) for seed in options.seed_configurations]
     try:
         Expression(options.inputs or "True")
     except ExpressionError as error:
@@ -93,18 +92,26 @@ def read_request(options: TuneOptions) -> TuneRequest:
             f"--warm-start needs --technique {DEFAULT_TECHNIQUE}, which learns from it; the "
             f"technique is {', '.join(techniques)}; add --technique {DEFAULT_TECHNIQUE}"
         )
-    database = options.database or _default_database(options, space)
-    _check_database(options, database)
-    predictor = _predictor(options, database)
-    recording = None
+    database = _database(options, space)
+    predictor = _predictor(options, database, space)
+    recording, replay = None, None
     recordings = read_recordings(options.recordings, options.mapping)
     if space is None:
         recording, *recordings = recordings
         space = recording_spec(recording)
-    space = space.with_measure(options.measure)
+    if isinstance(options, TuneOptions):
+        space = space.with_measure(options.measure)
     notices: list[str] = []
     if options.inputs_from is not None:
         space, notices = _with_inputs_of(options.inputs_from, space, options, database)
+    if recording is not None:
+        replay = ReplayMeasurer.of(recording)
+        notices = [_summary(recording), *notices, *(f"note: {note}" for note in recording.notes)]
+    elif options.recording is not None:
+        replay = open_replay(options.recording, space)
+        count, device = len(replay.measurements), replay.environment.device
+        line = f"replaying {options.recording}: {count:,} measurements from {device}; none is new"
+        notices.insert(0, line)
     tuned = space if options.inputs is None else space.with_inputs_where(options.inputs)
     return TuneRequest(
         options=options,
@@ -113,10 +120,11 @@ def read_request(options: TuneOptions) -> TuneRequest:
         techniques=techniques,
         seeds=seeds,
         database=database,
+        replay=replay,
         recording=recording,
-        warm_start=tuple(recordings),
+        warm_start=recordings,
         predictor=predictor,
-        notices=tuple(notices),
+        notices=notices,
     )
 
 
@@ -135,7 +143,7 @@ def _read_seed(seed: Path | Mapping[str, Any]) -> Mapping[str, Any]:
     return values
 
 
-def _techniques(options: TuneOptions, space: Spec | None) -> tuple[str, ...]:
+def _techniques(options: CampaignOptions, space: Spec | None) -> tuple[str, ...]:
     """Resolve the techniques: a validation samples uniformly, and `auto` follows PREDICTED."""
     if options.validate is not None:
         return ("UniformRandom",)
@@ -146,40 +154,52 @@ def _techniques(options: TuneOptions, space: Spec | None) -> tuple[str, ...]:
     return resolve_techniques(list(dict.fromkeys(names)))
 
 
-def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
+def _predictor(
+    options: CampaignOptions, database: str, space: Spec | None
+) -> StencilPredictor | None:
     """Return the predictor of a stencil's configurations, if the technique needs one."""
     if PREDICTED not in options.technique:
         return None
-    if options.space_path is None or options.validate is not None:
-        raise UsageError(
-            f"--technique {PREDICTED} needs the space of a stencil, and no --replay or --validate"
-        )
+    if space is None or options.validate is not None:
+        raise UsageError(f"--technique {PREDICTED} needs the space of a stencil, and no --validate")
     from harness.stencil.predicted import StencilPredictor  # here: it loads pandas
 
-    return StencilPredictor(database, options.space_path)
+    return StencilPredictor(database, space.path)
 
 
-def _default_database(options: TuneOptions, space: Spec | None) -> str:
-    """Return the default path, which keeps replayed results apart from measured ones."""
+def _summary(recording: Recording) -> str:
+    """Describe a recording in a line."""
+    tables = recording.tables.values()
+    outcomes = Counter(outcome for table in tables for outcome in table.outcomes)
+    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items())
+    searched = sum(len(p.values) > 1 for p in recording.parameters)
+    return (
+        f"{recording.path}: {recording.kind} of {recording.title} on {recording.device}; "
+        f"{counts}; {searched} parameters to search"
+    )
+
+
+def _database(options: CampaignOptions, space: Spec | None) -> str:
+    """Return the database, whose default path keeps replayed results apart from measured ones.
+
+    Raises UsageError for a file that is read, and where no file can be made.
+    """
     name = recording_name(options.recordings[0]) if space is None else space.name
-    ending = "db" if options.replay is None else "replay.db"
-    return str(Path("results") / f"{name}.{ending}")
-
-
-def _check_database(options: TuneOptions, database: str) -> None:
-    """Refuse to write to a file that is read, and where no file can be made."""
+    ending = "db" if options.recording is None else "replay.db"
+    database = options.database or str(Path("results") / f"{name}.{ending}")
     path = sqlite_path(database)
     files = [("--warm-start", file) for file in options.warm_recordings]
-    if options.replay is not None:
-        files.insert(0, ("--replay", options.replay))
+    if options.recording is not None:
+        files.insert(0, ("RECORDING", options.recording))
     for option, file in files:
         if path is not None and path.resolve() == file.resolve():
             raise UsageError(f"{option} and --database are both {database}; write to another file")
     check_database(database)
+    return database
 
 
 def _with_inputs_of(
-    workload_path: Path, spec: Spec, options: TuneOptions, database: str
+    workload_path: Path, spec: Spec, options: CampaignOptions, database: str
 ) -> tuple[Spec, list[str]]:
     """Replace the inputs of a space by the most frequent inputs of a workload, which cover a share
     of its calls, and those that a database already has. Also return what to say of them.

@@ -33,11 +33,11 @@ class ErrorDocument(_HeadedDocument):
 
 
 class TuneDocument(_HeadedDocument):
-    """What `tune --json` prints. `has_failed` is true where the exit code is not 0: nothing was
-    measured, or nothing worked on an input. A default that fails while others work
+    """What `tune --json` and `replay --json` print. `has_failed` is true where the exit code is not
+    0: nothing was measured, or nothing worked on an input. A default that fails while others work
     is in `results.warnings`. `warnings` are those of the run, as on standard error. `next` has the
-    commands to run next, each as a list of words: `analyse` shows the results again, and `tune`
-    continues the search."""
+    commands to run next, each as a list of words: `analyse` shows the results again, and the
+    command itself continues the search."""
 
     database: str
     has_failed: bool
@@ -215,6 +215,7 @@ DOCUMENTS: Mapping[str, type[_HeadedDocument]] = {
     "check": CheckDocument,
     "compare": CompareDocument,
     "dispatch": DispatchDocument,
+    "replay": TuneDocument,
     "report": ReportDocument,
     "tune": TuneDocument,
 }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.api.tune_options import TuneOptions
+from harness.api.tune_options import ReplayOptions, TuneOptions
 from harness.core.arrays import own_random
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Value
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 @contextmanager
 def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterator[Session]:
     """Open a campaign of which the caller decides what is measured; its arguments are those of
-    `tune`. At the end of the block, the best are measured again, as `tune` does.
+    `tune`, or with a `recording` those of `replay`. At the end of the block, the best are measured
+    again, as `tune` does.
 
     Each measurement is stored when it ends, and the same call continues. Raises HarnessError.
     """
-    options = TuneOptions.from_arguments("session", {"space": space, **arguments})
-    with TuneOptions.naming_arguments(), ExitStack() as opened:
+    model = ReplayOptions if "recording" in arguments else TuneOptions
+    options = model.from_arguments("session", {"space": space, **arguments})
+    with options.naming_arguments(), ExitStack() as opened:
         options.check()
         if options.validate is not None or options.parallelism not in (None, 1):
             raise UsageError("a session tests one at a time; leave out --validate, --parallelism")

@@ -1,23 +1,27 @@
-"""The options of the commands that are no functions of Python. `act` runs a small command."""
+"""The options of all commands; those that Python has as well are declared in harness.api."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from harness.api.options import PAGE, device_option, json_flag, version_option
+from harness.api.options import (
+    PAGE,
+    AnalyseOptions,
+    CheckOptions,
+    DispatchOptions,
+    RecheckOptions,
+    device_option,
+    json_flag,
+    version_option,
+)
+from harness.api.tune_options import ReplayOptions, TuneOptions
 from harness.compare import FEWEST_OCCASIONS, LEVEL, MOST_OCCASIONS, OCCASIONS, RUN_NOISE, THRESHOLD
 from harness.core.errors import UsageError
-from harness.core.files import check_output, check_writable, write_file
+from harness.core.files import check_output, check_writable
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
-from harness.core.text import command_line, escaped
-
-_FILES = Path(__file__).resolve().parents[1] / "examples"
-"""Links to folders of the repository; copies of a few of their files in a wheel."""
 
 ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
 
@@ -121,16 +125,6 @@ class ExampleOptions(Options):
             if (path := self.output / file).exists():
                 raise UsageError(f"{path} already exists; name another folder with --output")
 
-    def act(self) -> int:
-        """Write the files of the example; return the exit code."""
-        files = EXAMPLES[self.name].files
-        for file in files:
-            content = (_FILES / file).read_bytes()
-            write_file(self.output / file, content, parents=True, replace=False)
-            print(f"wrote {self.output / file}", file=sys.stderr)
-        print(f"to tune it: {command_line('tune', str(self.output / files[0]))}")
-        return 0
-
 
 # ----------------------------------------------------------------------------------- export
 
@@ -174,21 +168,13 @@ class MergeOptions(Options):
 
 # ------------------------------------------------------------------------ devices and schema
 
-WITH_JSON = ("analyse", "check", "compare", "dispatch", "report", "tune")
+WITH_JSON = ("analyse", "check", "compare", "dispatch", "replay", "report", "tune")
 """The commands that take --json."""
 
 
 @dataclass(frozen=True)
 class DevicesOptions(Options):
     """List this machine's devices, as --device names them."""
-
-    def act(self) -> int:
-        """Print the devices; return the exit code."""
-        from harness.measure.devices import inventory
-
-        for line in inventory():
-            print(escaped(line, "\n"))
-        return 0
 
 
 @dataclass(frozen=True)
@@ -197,15 +183,6 @@ class SchemaOptions(Options):
 
     command: str | None = argument(TEXT, nargs="?", choices=WITH_JSON)
     """a command; without one, spaces"""
-
-    def act(self) -> int:
-        """Print the schema; return the exit code."""
-        from harness.api.schemas import SCHEMA_DIALECT, document_schema
-        from harness.space_file import space_schema
-
-        space = {"$schema": SCHEMA_DIALECT, **space_schema()}
-        print(json.dumps(document_schema(self.command) if self.command else space, indent=2))
-        return 0
 
 
 # ----------------------------------------------------------------------------------- report
@@ -281,27 +258,6 @@ class WorkerOptions(Options):
     """allow an address without encryption"""
     quiet: bool = flag()
     """print errors alone"""
-
-    def act(self) -> int:
-        """Offer the devices of this machine, and serve a scheduler until it ends; return the exit
-        code."""
-        from harness.fleet import agent
-        from harness.fleet.cluster import check_can_serve, serve
-
-        check_can_serve(self.address, self.insecure)
-        offer = agent.offer(self.device)
-        if not self.quiet:
-            for device in offer.devices:
-                what = "device" if device.backend else "programs and Python callables on"
-                print(f"{what} {device.model} ({device.uuid})")
-            for reason in offer.unavailable:
-                print(f"note: {reason}")
-            print(f"serving {self.address}", flush=True)
-        was_stopped = serve(self.address)
-        if not (self.quiet or was_stopped):
-            end = "the scheduler has ended, or the network to it was cut"
-            print(f"{end}: start the worker again then")
-        return 0
 
 
 # ---------------------------------------------------------------------------------- compare
@@ -390,3 +346,24 @@ class CompareOptions(Options):
             raise UsageError("--device goes with --rerun, which measures; leave it out")
         if self.junit is not None:
             check_output(self.junit)
+
+
+MODELS: Mapping[str, type[Options]] = {
+    "analyse": AnalyseOptions,
+    "check": CheckOptions,
+    "compare": CompareOptions,
+    "devices": DevicesOptions,
+    "discover": DiscoverOptions,
+    "dispatch": DispatchOptions,
+    "example": ExampleOptions,
+    "export": ExportOptions,
+    "merge": MergeOptions,
+    "recheck": RecheckOptions,
+    "replay": ReplayOptions,
+    "report": ReportOptions,
+    "schema": SchemaOptions,
+    "stencil": StencilOptions,
+    "tune": TuneOptions,
+    "worker": WorkerOptions,
+}
+"""The options of each command; `run` of harness/commands/NAME.py takes them."""

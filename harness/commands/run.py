@@ -12,25 +12,17 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
+from harness.commands.options import MODELS
 from harness.core.errors import HarnessError, SpecError
-from harness.core.options import Options
 from harness.core.text import command_line, counted, escaped, suggestion
 
 if TYPE_CHECKING:
     from harness.api.documents import JsonDocument
-
-_HOMES = {
-    "analyse": "harness.api.options",
-    "check": "harness.api.options",
-    "dispatch": "harness.api.options",
-    "tune": "harness.api.tune_options",
-}
-"""Where the options of commands are, so that `--help` loads one module."""
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -54,32 +46,23 @@ class _Terminated(KeyboardInterrupt):
 
 def run(name: str, arguments: Sequence[str] | None = None) -> int:
     """Run a command with the words of a command line, by default those of this process: read its
-    options, and let them act; or load its module, which may take seconds, and call its `run`.
-    Return the exit code."""
+    options, load its module, which may take seconds, and call its `run`. Return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    options = model_of(name).from_command_line(parse(make_parser(name), words), words)
+    model = MODELS[name]
+    options = model.from_command_line(parse(make_parser(name), words, model.moved), words)
 
     def body() -> int:
         options.check()
-        if hasattr(options, "act"):
-            return int(options.act())
         read = options.read()
         return int(importlib.import_module(f"harness.commands.{name}").run(read))
 
     return guarded(body, getattr(options, "json", False), options.interrupted)
 
 
-def model_of(name: str) -> type[Options]:
-    """Return the options of a command."""
-    home = _HOMES.get(name, "harness.commands.options")
-    model: type[Options] = getattr(importlib.import_module(home), f"{name.title()}Options")
-    return model
-
-
 def make_parser(name: str) -> argparse.ArgumentParser:
     """Make the parser of a command; the docstring of its options is laid out as it is where there
     is an epilogue."""
-    model = model_of(name)
+    model = MODELS[name]
     text = inspect.cleandoc(model.__doc__ or "")
     parser = argparse.ArgumentParser(
         prog=command_line(name),
@@ -93,10 +76,18 @@ def make_parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+def parse(
+    parser: argparse.ArgumentParser,
+    words: Sequence[str],
+    moved: Mapping[str, str] = MappingProxyType({}),
+) -> argparse.Namespace:
     """Parse a command line; end the process for one that is wrong, with --json with a document."""
     if "--json" in words:
         parser.error = partial(_refuse, parser)  # type: ignore[method-assign]
+    for word in words:
+        name = word.partition("=")[0].removeprefix("--")
+        if name in moved and word.startswith("--"):
+            parser.error(f"--{name} is a command now: use {moved[name]}")
     args, unknown = parser.parse_known_args(words)
     if unknown:
         parser.error(_unknown(unknown, parser))

@@ -212,6 +212,8 @@ class Options:
     interrupted: ClassVar[str] = ""
     """What an interruption leaves."""
     allow_abbrev: ClassVar[bool] = True
+    moved: ClassVar[Mapping[str, str]] = {}
+    """By former options, the commands that they are now."""
 
     def check(self) -> None:
         """Raise UsageError for options that exclude each other, before anything slow is loaded."""
@@ -242,7 +244,7 @@ class Options:
             if names:
                 group.add_argument(*names, dest=member.name, **settings)
             else:
-                group.add_argument(member.name, **settings)
+                parser.add_argument(member.name, **settings)
 
     @classmethod
     def from_command_line(
@@ -266,6 +268,8 @@ class Options:
         allowed = {member.name: (member, o) for member, o in _declared(cls) if o.in_python}
         values = {}
         for name, value in arguments.items():
+            if name in cls.moved:
+                raise TypeError(f"{function}() takes no `{name}` now: use {cls.moved[name]}")
             if name not in allowed:
                 hint = suggestion(name, allowed)
                 raise TypeError(f"{function}() has no argument `{name}`; {hint}")
@@ -307,19 +311,20 @@ class Options:
 
     @classmethod
     def signature(cls, **positional: str) -> inspect.Signature:
-        """Make the signature of a function in Python that takes these options, some of them by
-        position, under a name of their own."""
+        """Make the signature of a function in Python that takes these options, one of them by
+        position, perhaps under another name."""
         kinds = inspect.Parameter
-        parameters = [
-            kinds(
-                positional.get(m.name, m.name),
-                kinds.POSITIONAL_OR_KEYWORD if m.name in positional else kinds.KEYWORD_ONLY,
-                default=kinds.empty if m.default is MISSING else m.default,
-                annotation=m.type,
-            )
-            for m, declared in _declared(cls)
-            if declared.in_python
-        ]
+        parameters: list[inspect.Parameter] = []
+        for member, declared in _declared(cls):
+            if declared.in_python:
+                is_first = member.name in positional
+                parameter = kinds(
+                    positional.get(member.name, member.name),
+                    kinds.POSITIONAL_OR_KEYWORD if is_first else kinds.KEYWORD_ONLY,
+                    default=kinds.empty if member.default is MISSING else member.default,
+                    annotation=member.type,
+                )
+                parameters.insert(0 if is_first else len(parameters), parameter)
         return inspect.Signature(parameters)
 
 

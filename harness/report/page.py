@@ -298,7 +298,9 @@ def commands(results: Results) -> Iterator[str]:
     typed = dict.fromkeys(c.arguments for c in results.commands if c.arguments)
     if typed and tuned.place:
         yield f"# {tuned.place}:"
-    yield from (command_line("tune", *arguments) for arguments in typed)
+    command = "replay" if results.campaign.environment.backend == "replay" else "tune"
+    for arguments in typed:
+        yield command_line(command, *arguments)
     yield command_line("analyse", *of_space)
     if tuned.is_in_python:
         yield 'harness.tune(space, ...).dispatcher("out")'

@@ -58,7 +58,9 @@ def test_a_plan_has_all_that_the_options_say_and_the_device_gives(
     assert 0 < plan.options.stop_at - time.monotonic() <= 60
     assert (plan.options.test_limit, plan.options.seed, plan.cross) == (2, 3, False)
     assert (plan.number, plan.ablate, plan.target) == (1, True, None)
+    assert plan.options.parallelism == 4
     assert planned(validate=0.3).target == 0.3
+    assert planned(parallelism=2).options.parallelism == 2
     assert planned().options.stop_at is None
 
 

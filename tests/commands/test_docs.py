@@ -40,7 +40,7 @@ set -euo pipefail
 export PATH={Path(sys.executable).parent}:$PATH
 harness() {{
     case "$*" in
-        tune*--replay*) command harness "$@" --test-limit 6 ;;
+        replay*) command harness "$@" --test-limit 6 ;;
         tune*) command harness "$@" --test-limit 6 --repeats 3 ;;
         *) command harness "$@" ;;
     esac
