@@ -11,7 +11,6 @@ from functools import cached_property
 import numpy as np
 
 from harness.api.dispatched_results import describe, results_of, space_of
-from harness.api.options import DispatchOptions
 from harness.constraints.expression import Expression
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
@@ -30,6 +29,7 @@ from harness.display.progress import Display
 from harness.measure.cuda.gpus import NVCC, name_of, open_cuda_compiler
 from harness.measure.programs.building import backend_of
 from harness.models.columns import tuned_range
+from harness.options.dispatch import DispatchOptions
 from harness.report.findings import Findings
 from harness.results import without_password
 from harness.results.caveats import record_lines

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import ModuleType
 
 from harness.api.dispatched_results import space_of
-from harness.api.options import RecheckOptions
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY
@@ -25,6 +24,7 @@ from harness.display.progress import Display
 from harness.measure.choose import fitted_to, open_measurer
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import new_seed
+from harness.options.dispatch import RecheckOptions
 from harness.results.provenance import EVERY
 from harness.results.view import Results, read_results
 from harness.space import ConstrainedSpace

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.tune_options import COVER, CampaignOptions, TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted
+from harness.options.tune import COVER, CampaignOptions, TuneOptions
 from harness.recordings.files import recording_name
 from harness.recordings.recording import Recording
 from harness.recordings.replay import (

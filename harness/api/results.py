@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.inputs import InputReport
-from harness.api.options import DispatchOptions
 from harness.core.config_diff import DEFAULT
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY, write_output
 from harness.core.records import Config, Input
 from harness.core.text import counted, escaped, suggestion
 from harness.display.inputs import input_cells
+from harness.options.dispatch import DispatchOptions
 from harness.results import without_password
 from harness.results.view import Results, flat_table, read_results
 

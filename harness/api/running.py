@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from harness.analysis.inputs import InputReport
 from harness.api.request import PREDICTED, TuneRequest
-from harness.api.tune_options import DATABASE, TuneOptions
 from harness.core.errors import DatabaseBusy, UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Environment
@@ -22,6 +21,7 @@ from harness.core.text import first_few
 from harness.display.progress import ProgressDisplay
 from harness.fleet.measurers import FleetRequest, open_fleet
 from harness.measure.choose import open_measurers
+from harness.options.tune import DATABASE, TuneOptions
 from harness.results import Store, writing
 from harness.results.fitting import changed_data_lines
 from harness.results.provenance import set_aside_lines

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.api.tune_options import ReplayOptions, TuneOptions
 from harness.core.arrays import own_random
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Value
+from harness.options.tune import ReplayOptions, TuneOptions
 
 if TYPE_CHECKING:
     from harness.api.results import TuneResults

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.tune_options import CampaignOptions, ReplayOptions, TuneOptions
 from harness.core.arrays import own_random
 from harness.core.errors import ResultsError
+from harness.options.tune import CampaignOptions, ReplayOptions, TuneOptions
 
 if TYPE_CHECKING:
     from harness.api.results import TuneResults

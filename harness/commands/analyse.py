@@ -13,7 +13,6 @@ from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.explain import Samples, explain, importance_text, pooled, samples
 from harness.analysis.summary import summarize
 from harness.api.describing import describe_analyses
-from harness.api.options import AnalyseOptions
 from harness.api.results import findings_of
 from harness.commands.run import print_json
 from harness.core.errors import UsageError
@@ -27,6 +26,7 @@ from harness.display.recommendation import choice_sections
 from harness.display.text import make_console, make_table, print_line, print_lines
 from harness.models.starchart import Growth, TreeTarget, describe, settings_below
 from harness.models.starchart.reading import rows_inside
+from harness.options.others import AnalyseOptions
 from harness.report.page import by_input as by_input_section
 from harness.results import without_password
 from harness.results.notes import RERUN

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.commands.options import DevicesOptions
 from harness.core.text import escaped
 from harness.measure.devices import inventory
+from harness.options.others import DevicesOptions
 
 
 def run(options: DevicesOptions) -> int:

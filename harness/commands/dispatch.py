@@ -7,12 +7,12 @@ from rich.console import Console
 
 from harness.api.describing import describe_choice
 from harness.api.dispatching import LearntDispatcher, learn
-from harness.api.options import DispatchOptions
 from harness.api.schemas import DispatchDocument
 from harness.commands.run import print_json
 from harness.display.progress import ProgressDisplay
 from harness.display.recommendation import verdict_section
 from harness.display.text import make_console, print_line, print_lines
+from harness.options.dispatch import DispatchOptions
 
 NOT_WRITTEN = 1
 

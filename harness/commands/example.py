@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from harness.commands.options import EXAMPLES, ExampleOptions
 from harness.core.files import write_file
 from harness.core.text import command_line
+from harness.options.others import EXAMPLES, ExampleOptions
 
 _FILES = Path(__file__).resolve().parents[1] / "examples"
 """Links to folders of the repository; copies of a few of their files in a wheel."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from harness.api.options import RecheckOptions
 from harness.api.rechecking import recheck
 from harness.core.config_diff import difference
 from harness.core.files import write_output
 from harness.core.text import command_line
 from harness.display.progress import ProgressDisplay
 from harness.display.text import Section, SectionTable, make_console, print_line
+from harness.options.dispatch import RecheckOptions
 
 FALLEN = 1
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from rich.console import Console
 
 from harness.api.running import Tuned
-from harness.api.tune_options import ReplayOptions
 from harness.commands.tune import LEARNING, print_results, print_tests, run_campaign
 from harness.core.records import Config, shown
 from harness.core.text import format_time
 from harness.display.recommendation import print_rule
 from harness.display.text import as_text, make_table, print_line
+from harness.options.tune import ReplayOptions
 from harness.recordings.recording import Recording
 
 _LEGEND = (

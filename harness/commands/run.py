@@ -17,9 +17,9 @@ from functools import partial
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
-from harness.commands.options import MODELS
 from harness.core.errors import HarnessError, SpecError
 from harness.core.text import command_line, counted, escaped, suggestion
+from harness.options.others import MODELS
 
 if TYPE_CHECKING:
     from harness.api.documents import JsonDocument

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from harness.api.schemas import SCHEMA_DIALECT, document_schema
-from harness.commands.options import SchemaOptions
+from harness.options.others import SchemaOptions
 from harness.space_file import space_schema
 
 

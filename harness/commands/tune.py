@@ -13,7 +13,6 @@ from harness.analysis.failures import describe_failures
 from harness.analysis.sensors import clock_lines
 from harness.api.request import PREDICTED, read_request
 from harness.api.running import Tuned, tuned
-from harness.api.tune_options import CampaignOptions, TuneOptions
 from harness.commands.run import format_error, print_json
 from harness.core.errors import HarnessError
 from harness.core.records import Config
@@ -21,6 +20,7 @@ from harness.core.text import command_line, command_words
 from harness.display.inputs import print_inputs
 from harness.display.progress import ProgressDisplay
 from harness.display.text import format_share, make_console, print_line
+from harness.options.tune import CampaignOptions, TuneOptions
 from harness.results import campaigns
 from harness.results.notes import Notes, files_of_flags
 from harness.results.url import shown_database

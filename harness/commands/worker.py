@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.commands.options import WorkerOptions
 from harness.fleet import agent
 from harness.fleet.cluster import check_can_serve, serve
+from harness.options.others import WorkerOptions
 
 
 def run(options: WorkerOptions) -> int:

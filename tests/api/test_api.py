@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import harness
-from harness.api.tune_options import TuneOptions
 from harness.commands.run import make_parser
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.display.progress import ProgressDisplay
+from harness.options.tune import TuneOptions
 from harness.stats.timing import TimeRatio
 from tests.helpers.commands import check as check_command
 from tests.helpers.commands import replay as replay_command

@@ -14,8 +14,8 @@ import pytest
 
 import harness
 from harness.api.schemas import DOCUMENTS, FORMAT, document_schema
-from harness.commands.options import WITH_JSON
 from harness.commands.run import run as run_command
+from harness.options.others import WITH_JSON
 from harness.space_file import load_spec
 from tests.golden.make import OUTPUTS
 from tests.helpers.dispatch_results import SPACE as DISPATCH_SPACE

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from harness.api.request import read_request
 from harness.api.running import open_campaign, tuned
-from harness.api.tune_options import TuneOptions
 from harness.core.records import Config, Input
 from harness.display.progress import ProgressDisplay
+from harness.options.tune import TuneOptions
 from harness.results import Store
 from harness.space_file import load_spec
 from harness.tuning import CampaignPlan

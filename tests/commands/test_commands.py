@@ -17,10 +17,10 @@ import yaml
 
 import harness
 from harness.__main__ import COMMANDS, main
-from harness.commands.options import EXAMPLES, MODELS
 from harness.commands.run import EXIT_ERROR, guarded
 from harness.core.text import command_words
 from harness.display.text import make_console
+from harness.options.others import EXAMPLES, MODELS
 from harness.space_file import load_spec
 
 Capture = pytest.CaptureFixture[str]

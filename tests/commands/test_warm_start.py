@@ -252,9 +252,9 @@ def test_lost_results_of_another_device_are_one_message(
 
 
 def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere: list[str]) -> None:
-    space = Path(tuned_elsewhere[0])
+    space = Path(tuned_elsewhere[2])
     space.write_text(space.read_text().replace("max: 512", "max: 64"))
-    device = Path(tuned_elsewhere[2])
+    device = Path(tuned_elsewhere[0])
     lines = device.read_text().splitlines()
     fitting = [line for line in lines if line.split(",")[1] in ("BLOCK", "16", "32", "64")]
     device.write_text("\n".join(fitting) + "\n")

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from harness.api.request import TuneRequest, read_request
-from harness.api.tune_options import TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Input
+from harness.options.tune import TuneOptions
 from harness.space_file import Constraint, Spec, load_spec
 from harness.space_file.workload import Workload, read_workload
 from tests.helpers.commands import replay, tune

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from harness.api.options import PAGE, SECONDS, SPACE, WHERE, device_option, json_flag
 from harness.core.errors import UsageError
 from harness.core.files import check_output, nearest_file
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 from harness.core.text import command_line
+from harness.options.shared import PAGE, SECONDS, SPACE, WHERE, device_option, json_flag
 
 if TYPE_CHECKING:  # it takes a while to load
     from harness.space_file import Spec

@@ -1,27 +1,22 @@
-"""The options of all commands; those that Python has as well are declared in harness.api."""
+"""The options of the other commands, and the list of all."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from harness.api.options import (
-    PAGE,
-    AnalyseOptions,
-    CheckOptions,
-    DispatchOptions,
-    RecheckOptions,
-    device_option,
-    json_flag,
-    version_option,
-)
-from harness.api.tune_options import ReplayOptions, TuneOptions
+from harness.analysis import SLOWDOWN
 from harness.compare import FEWEST_OCCASIONS, LEVEL, MOST_OCCASIONS, OCCASIONS, RUN_NOISE, THRESHOLD
 from harness.core.errors import UsageError
 from harness.core.files import check_output, check_writable
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
+from harness.options.check import CheckOptions
+from harness.options.dispatch import DispatchOptions, RecheckOptions
+from harness.options.shared import PAGE, device_option, json_flag, version_option
+from harness.options.tune import ReplayOptions, TuneOptions
 
 ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
 
@@ -346,6 +341,97 @@ class CompareOptions(Options):
             raise UsageError("--device goes with --rerun, which measures; leave it out")
         if self.junit is not None:
             check_output(self.junit)
+
+
+# ---------------------------------------------------------------------------------- analyse
+
+
+_AUTO = "auto"
+_CHOICES = (_AUTO, "tree", "ensemble", "gadapt")  # as harness.dispatch.study, which loads slowly
+
+
+def _choice(value: Any) -> str:
+    if value not in _CHOICES:
+        raise ValueError
+    return str(value)
+
+
+def _limit(word: str) -> tuple[str, float]:
+    name, _, limit = word.partition("=")
+    if not math.isfinite(float(limit)):
+        raise ValueError
+    return name.strip(), float(limit)
+
+
+_OF_TREES = ("target", "per", "depth", "threshold", "inside", "limits")
+
+
+@dataclass(frozen=True)
+class AnalyseOptions(Options):
+    """Print what a database holds: the best configuration of every input, the parameters that
+    times depend on, and which configuration to use for which input. It measures nothing."""
+
+    groups: ClassVar = {"target": "importance and trees (docs/howto/find_what_matters.md)"}
+
+    database: Sequence[str] = argument(TEXT, "DATABASE", nargs="+")
+    """results database"""
+    space: str | None = option(TEXT, "NAME")
+    """only the space of this name"""
+    all_campaigns: bool = flag()
+    """include campaigns that a later --fresh replaced"""
+    summary: bool = flag()
+    """only print programs by devices: failures, and speed-ups over each baseline"""
+    by_input: str | None = option(
+        Kind(", ".join(_CHOICES), _choice), "CHOICE", nargs="?", const=_AUTO
+    )
+    """print the worst, default and predicted time of each input; predicted by tree, ensemble or
+    gadapt (G-ADAPT's model), without this input (default: the one that harness dispatch
+    writes)"""
+    kernel_version: str = version_option()
+    json: bool = json_flag()
+    target: str = option(TEXT, "NAME", default=SLOWDOWN)
+    """predict slowdown (default), time_s, or an observed quantity"""
+    per: Sequence[str] = option(TEXT, "FEATURE", several=True)
+    """divide the target by this feature; may be repeated"""
+    depth: int | None = option(
+        Kind.whole(1, 50, "50"), "DEPTH", names=("--tree",), nargs="?", const=4
+    )
+    """print the tree down to this depth (default 4)"""
+    threshold: float | None = option(
+        Kind.number("a number from 0 to below 1", lambda share: 0 <= share < 1), "SHARE"
+    )
+    """grow trees by the published rule, until no split removes this share of the squared error,
+    such as 0 or 1e-6 (default: prune them by cross-validation)"""
+    inside: str | None = option(TEXT, "CONDITION")
+    """print the importance in a part of the space, such as 'BLOCK >= 256'"""
+    limits: Sequence[tuple[str, float]] = option(
+        Kind("TARGET=LIMIT, such as time_s=0.01", tuple, _limit),
+        "TARGET=LIMIT",
+        names=("--below",),
+        several=True,
+    )
+    """list settings with the target below a limit, such as time_s=0.01; may be repeated"""
+    platforms: bool = flag()
+    """grow one tree for all devices, with the platform as a parameter"""
+
+    def check(self) -> None:
+        """Refuse options that exclude each other."""
+        has_more = self.platforms or self.by_input or self.asks_of_trees
+        if self.json and (self.summary or has_more):
+            raise UsageError(
+                "--json has the same content always; leave out --summary, --by-input and the "
+                "options of trees"
+            )
+        if self.summary and has_more:
+            raise UsageError(
+                "--summary prints nothing else; leave out --by-input and the options of trees"
+            )
+
+    @property
+    def asks_of_trees(self) -> bool:
+        """Whether anything was asked of trees that is not always printed."""
+        defaults = AnalyseOptions(())
+        return any(getattr(self, name) != getattr(defaults, name) for name in _OF_TREES)
 
 
 MODELS: Mapping[str, type[Options]] = {

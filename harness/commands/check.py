@@ -1,4 +1,4 @@
-"""Print a space, and the results of compiling its configurations."""
+"""harness check SPACE...: validate spaces, count and compile their configurations."""
 
 from __future__ import annotations
 
@@ -10,33 +10,88 @@ from rich.padding import Padding
 from rich.table import Table
 
 from harness.analysis.failures import group_failures
-from harness.api.options import CheckOptions
-from harness.commands.check.checking import SpaceCheck
-from harness.commands.check.inspection import (
+from harness.api.schemas import CheckDocument
+from harness.checking.inspection import (
     Compiled,
     Inspection,
     KernelInspection,
     ProgramInspection,
     SpaceSize,
 )
-from harness.commands.check.targets import target_notes
+from harness.checking.space_check import SpaceCheck, check_spaces
+from harness.checking.targets import target_notes
+from harness.commands.run import EXIT_ERROR, print_json
 from harness.constraints.expression import Expression
+from harness.core.errors import SpecError
 from harness.core.records import LIMIT_NAMES, Build, Value, shown
 from harness.core.text import counted, format_time
-from harness.display.text import make_table, print_line, print_lines
+from harness.display.text import make_console, make_table, print_line, print_lines
 from harness.measure.cuda.gpus import name_of
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
-from harness.space_file import Parameter, Spec
+from harness.options.check import CheckOptions
+from harness.space_file import Parameter, Spec, load_specs
 
 _LISTED_VALUES = 10
 _LISTED_INPUTS = 3
 _SHOWN_REASONS = 10
 
 
+def run(options: CheckOptions) -> int:
+    """Print each space and the results of compiling it; return the exit code."""
+    try:
+        specs = load_specs(options.spaces)
+    except SpecError as error:
+        if not options.json:
+            raise
+        print_json(CheckDocument.describe(is_ok=False, spaces=[], faults=error.faults))
+        return EXIT_ERROR
+    console, checked = make_console(), list[SpaceCheck]()
+    for space in check_spaces(specs, options):
+        checked.append(space)
+        if not options.json:
+            _print_check(console, space, options)
+    is_ok = all(space.passes(options.strict) for space in checked)
+    if options.json:
+        print_json(CheckDocument.describe(is_ok=is_ok, spaces=checked, faults=[]))
+        return 0 if is_ok else 1
+    print_line(console, _summary(checked, options.strict))
+    for space in checked:
+        for target in space.targets:
+            name = f"{space.spec.name} for {target.name}, "
+            _print_reasons(console, target.results, name)
+    for space in checked:
+        if space.why_host_failed:
+            name = space.spec.name
+            print_line(console, f"  {name}, host module FAILED: {space.why_host_failed}")
+    return 0 if is_ok else 1
+
+
+def _summary(checked: Sequence[SpaceCheck], is_strict: bool) -> str:
+    facts = [f"{counted(len(checked), 'space')} valid"]
+    compiled = sum(bool(space.targets or space.why_unbuilt) for space in checked)
+    failed = [space.spec.name for space in checked if not space.builds(is_strict)]
+    runs = [space.run for space in checked if space.run is not None]
+    if failed:
+        subject = "a configuration" if is_strict else "the default"
+        facts.append(f"{subject} failed in {len(failed)} of {compiled}: {', '.join(failed)}")
+    elif compiled:
+        facts.append(f"the default compiles in {compiled} of {len(checked)}")
+    else:
+        facts.append("nothing was compiled")
+    for fact, specs in (
+        ("the host module failed", [c.spec for c in checked if c.why_host_failed]),
+        ("the default does not work", [r.spec for r in runs if r.failures or r.why_not_run]),
+        ("an unseen input fails", [r.spec for r in runs if r.fails_unseen]),
+    ):
+        if specs:
+            facts.append(f"{fact} in {len(specs)}: {', '.join(spec.name for spec in specs)}")
+    return "; ".join(facts)
+
+
 # ------------------------------------------------------------------------------- the space
 
 
-def print_check(console: Console, space: SpaceCheck, options: CheckOptions) -> None:
+def _print_check(console: Console, space: SpaceCheck, options: CheckOptions) -> None:
     """Print a space and what was found of it, without the reasons of failures."""
     spec, is_program = space.spec, space.spec.program is not None
     _print_space(console, space)
@@ -184,7 +239,7 @@ def _version_hint(spec: Spec) -> str:
     return "; if that starts another compiler, as env or a shell does, name it in `version:`"
 
 
-def print_reasons(console: Console, results: Sequence[Compiled], prefix: str) -> None:
+def _print_reasons(console: Console, results: Sequence[Compiled], prefix: str) -> None:
     """Print each reason of failures once, with its count."""
     failed = [result for result in results if result.failure]
     groups = group_failures(failed, lambda result: result.headline, lambda result: result.ended)
