@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from harness.__main__ import COMMANDS
-from harness.api import schemas
+from harness.api import documents
 from harness.commands.run import make_parser
 from harness.core.records import Outcome, StopReason
 from harness.dispatch import document as dispatcher
@@ -72,7 +72,7 @@ def tables() -> Iterator[str]:
 def versions() -> Iterator[str]:
     """Name the versions of what is written."""
     yield (
-        f"In this version, `format` is {schemas.FORMAT} in documents of `--json` and "
+        f"In this version, `format` is {documents.FORMAT} in documents of `--json` and "
         f"{dispatcher._FORMAT} in dispatchers, and `schema_version` of databases is {VERSION}."
     )
 

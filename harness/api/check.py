@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.api.schemas import SpaceDocument
+from harness.api.documents import SpaceDocument
 from harness.checking.space_check import check_spaces
 from harness.core.errors import UsageError
 from harness.options.check import CheckOptions
@@ -19,9 +19,8 @@ def check(space: str | Path | Spec, **arguments: Any) -> SpaceDocument:
     """
     if "spaces" in arguments:
         raise TypeError("check() takes one space, as its first argument")
-    options = CheckOptions.from_arguments("check", {"spaces": space, **arguments})
-    with CheckOptions.naming_arguments(spaces="space"):
-        options.check()
+    arguments["spaces"] = space
+    with CheckOptions.called("check", arguments, spaces="space") as options:
         specs = [space] if isinstance(space, Spec) else load_specs(options.spaces)
         if len(specs) != 1:
             raise UsageError(f"check() takes one space, got {len(specs)}; call it for each")

@@ -44,16 +44,15 @@ from harness.space_file.program import CommandLine, NoLauncher, command_line
 class LearntDispatcher:
     """What was learnt from the results of one device, judged on held-out inputs.
 
-    `study` has the choices by input, None where none can be learnt; `name` is the one to write,
-    None to write the `single` configuration. `notices` say what was left out of the results.
-    `launcher` is that of a program, None for kernels, replays, and where there can be none.
+    `name` is the choice by input to write, None to write the `single` configuration. `notices` say
+    what was left out of the results. `launcher` is that of a program, None for kernels, replays,
+    and where there can be none.
     """
 
     options: DispatchOptions
     spec: Spec
     findings: Findings
     single: Single
-    study: Study | None
     name: str | None
     arch: str
     notices: Sequence[str]
@@ -63,6 +62,11 @@ class LearntDispatcher:
     def results(self) -> Results:
         """The results that it was learnt from."""
         return self.findings.results
+
+    @property
+    def study(self) -> Study | None:
+        """The choices by input; None where none can be learnt."""
+        return self.findings.across
 
     @property
     def matrix(self) -> Matrix:
@@ -206,9 +210,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
             name = None
         else:
             notices = [*notices, *_failures(study, name)]
-    return LearntDispatcher(
-        options, spec, findings, findings.single, study, name, arch, notices, launcher
-    )
+    return LearntDispatcher(options, spec, findings, findings.single, name, arch, notices, launcher)
 
 
 def _failures(study: Study, name: str) -> Iterator[str]:

@@ -95,7 +95,9 @@ def read_request(options: CampaignOptions) -> TuneRequest:
     database = _database(options, space)
     predictor = _predictor(options, database, space)
     recording, replay = None, None
-    recordings = read_recordings(options.recordings, options.mapping)
+    recordings: Sequence[Recording] = []
+    if options.recordings:
+        recordings = read_recordings(options.recordings, options.mapping)
     if space is None:
         recording, *recordings = recordings
         space = recording_spec(recording)
@@ -219,16 +221,14 @@ def _with_inputs_of(
 def _usable(workload: Workload, spec: Spec) -> tuple[Workload, list[str]]:
     """Leave out inputs on which the default cannot be launched: all others are compared with it.
     Also say so. Raises UsageError where no input is left."""
-    calls: dict[Input, int] = {}
     refused: dict[Input, str] = {}
-    for problem, count in workload.calls.items():
+    for problem in workload.calls:
         why = _why_not(spec, problem)
         if why:
             refused[problem] = why
-        else:
-            calls[problem] = count
     if not refused:
         return workload, []
+    calls = {problem: n for problem, n in workload.calls.items() if problem not in refused}
     problem, why = next(iter(refused.items()))
     if not calls:
         raise UsageError(

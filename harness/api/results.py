@@ -174,8 +174,8 @@ class TuneResults:
             "device": self.stored.campaign.environment.device,
             "spec": space or self.space,
         }
-        options = DispatchOptions.from_arguments("dispatcher", {**arguments, **of_results})
-        with DispatchOptions.naming_arguments(spec="space"):
+        given = {**arguments, **of_results}
+        with DispatchOptions.called("dispatcher", given, spec="space") as options:
             learnt = learn(options, Display())
             if learnt.why_not_written:
                 raise UsageError(learnt.why_not_written)

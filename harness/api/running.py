@@ -114,7 +114,9 @@ def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tu
         store = opened.enter_context(Store(engine))
         plan = _make_plan(request, pool.left[0], store, display)
         campaign = Campaign(plan, pool, store, display)
-        with display.running(None if plan.recording else plan.spec.default):
+        if request.recording is None:
+            display.default = plan.spec.default
+        with display:
             campaign.check_seeds()
             for line in _describe_start(request, campaign):
                 display.note(line)

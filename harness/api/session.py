@@ -33,9 +33,8 @@ def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterato
     Each measurement is stored when it ends, and the same call continues. Raises HarnessError.
     """
     model = ReplayOptions if "recording" in arguments else TuneOptions
-    options = model.from_arguments("session", {"space": space, **arguments})
-    with options.naming_arguments(), ExitStack() as opened:
-        options.check()
+    arguments["space"] = space
+    with model.called("session", arguments) as options, ExitStack() as opened:
         if options.validate is not None or options.parallelism not in (None, 1):
             raise UsageError("a session tests one at a time; leave out --validate, --parallelism")
         with own_random():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
 
     Raises HarnessError, and on Ctrl-C KeyboardInterrupt, whose message says how to continue.
     """
-    return _results("tune", TuneOptions.from_arguments("tune", {"space": space, **arguments}))
+    return _results(TuneOptions, "tune", {"space": space, **arguments})
 
 
 def replay(recording: str | Path, **arguments: Any) -> TuneResults:
@@ -31,13 +32,13 @@ def replay(recording: str | Path, **arguments: Any) -> TuneResults:
 
     With a `space`, its inputs and constraints count. Raises what `tune` does.
     """
-    arguments = {"recording": recording, **arguments}
-    return _results("replay", ReplayOptions.from_arguments("replay", arguments))
+    return _results(ReplayOptions, "replay", {"recording": recording, **arguments})
 
 
-def _results(function: str, options: CampaignOptions) -> TuneResults:
-    with options.naming_arguments(), own_random():
-        options.check()
+def _results(
+    model: type[CampaignOptions], function: str, arguments: Mapping[str, object]
+) -> TuneResults:
+    with model.called(function, arguments) as options, own_random():
         # Here, since OpenTuner and others take seconds to load.
         from harness.api.request import read_request
         from harness.api.results import TuneResults

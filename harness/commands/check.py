@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from harness.analysis.failures import group_failures
-from harness.api.schemas import CheckDocument
+from harness.api.documents import CheckDocument
 from harness.checking.inspection import (
     Compiled,
     Inspection,

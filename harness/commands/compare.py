@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.api.schemas import CompareDocument
+from harness.api.documents import CompareDocument
 from harness.commands.run import print_json
 from harness.compare.comparison import Rules, compare
 from harness.compare.reading import KernelResults, read_kernel_results

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from harness.api.describing import describe_choice
 from harness.api.dispatching import LearntDispatcher, learn
-from harness.api.schemas import DispatchDocument
+from harness.api.documents import DispatchDocument
 from harness.commands.run import print_json
 from harness.display.progress import ProgressDisplay
 from harness.display.recommendation import verdict_section

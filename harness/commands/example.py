@@ -15,7 +15,7 @@ _FILES = Path(__file__).resolve().parents[1] / "examples"
 
 def run(options: ExampleOptions) -> int:
     """Write the files of the example; return the exit code."""
-    files = EXAMPLES[options.name].files
+    files = EXAMPLES[options.name]
     for file in files:
         path, content = options.output / file, (_FILES / file).read_bytes()
         write_file(path, content, parents=True, replace=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.api.schemas import ReportDocument
+from harness.api.documents import ReportDocument
 from harness.commands.run import print_json
 from harness.display.text import make_console, print_line
 from harness.options.others import ReportOptions

@@ -171,7 +171,7 @@ def print_json(document: JsonDocument) -> None:
 
 def _print_error(message: str) -> None:
     """Print an error as a document on standard output."""
-    from harness.api.schemas import ErrorDocument  # here: it takes a while to load
+    from harness.api.documents import ErrorDocument  # here: it takes a while to load
 
     try:
         print_json(ErrorDocument(error=message))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from harness.api.schemas import SCHEMA_DIALECT, document_schema
+from harness.api.documents import SCHEMA_DIALECT, document_schema
 from harness.options.others import SchemaOptions
 from harness.space_file import space_schema
 

@@ -19,6 +19,7 @@ from harness.core.records import Config
 from harness.core.text import command_line, command_words
 from harness.display.inputs import print_inputs
 from harness.display.progress import ProgressDisplay
+from harness.display.recommendation import print_rule
 from harness.display.text import format_share, make_console, print_line
 from harness.options.tune import CampaignOptions, TuneOptions
 from harness.results import campaigns
@@ -27,7 +28,7 @@ from harness.results.url import shown_database
 from harness.search import EndReason, techniques
 
 if TYPE_CHECKING:
-    from harness.api.schemas import TuneDocument
+    from harness.api.documents import TuneDocument
 
 FAILED = 1
 _LEAST_TIME_S = 60
@@ -60,23 +61,49 @@ def run_campaign(options: CampaignOptions, show: Callable[[Console, Tuned], None
 
 def print_results(console: Console, done: Tuned) -> None:
     """Print what to use, the table of inputs, what was tested, and the choice by input."""
-    campaign = done.campaign
-    default = campaign.space(campaign.spec.inputs[0]).default
-    learns = any(report.measured for report in done.reports)
-    if learns:
+    campaign, learnt, results = done.campaign, done.findings, done.results
+    spec, environment = campaign.spec, campaign.measurer.environment
+    default = campaign.space(spec.inputs[0]).default
+    advice = ""
+    if any(report.measured for report in done.reports):
         with console.status(LEARNING):
-            assert done.findings.advice  # it is computed when it is first read
-    console.print()
-    _print_inputs(console, done, learns, default)
+            advice = learnt.advice
+    where = f" on {environment}"
+    if done.request.replay is not None:
+        where = f", replayed from {environment.device}"
+    print_line(console, f"\n{spec.name}{where}", "bold")
+    if advice:
+        stored, now = len(results.measured), len(spec.inputs)
+        if stored > now:
+            advice += f" {stored} inputs are in the database, {now} tuned now."
+        print_line(console, f"\n{advice}")
+    notes: Notes = {"flag_files": files_of_flags(spec)}
+    print_inputs(console, done.reports, default, [notes], results.ablations)
     print_tests(console, done, default)
-    if learns:
-        _print_choice_by_input(console, done)
+    if advice and learnt.across is not None:
+        print_rule(console, learnt.across, learnt.default)
+    if advice and learnt.single is not None:
+        print_line(console, f"To write this as code: {_dispatch(done)}\n")
+
+
+def _dispatch(done: Tuned) -> str:
+    """Return the command that generates code; it names the device where there are several."""
+    spec, store = done.campaign.spec, done.campaign.store
+    tuned_on = done.results.campaign.environment.device
+    devices = {tuned_on}
+    for stored in store.read(lambda: campaigns(store.connection)):
+        if (stored.space_name, stored.key.program_sha256) == (spec.name, spec.program_sha256):
+            devices.add(stored.environment.device)
+    words = [shown_database(done.request.database), "-o", "out"]
+    if len(devices) > 1:
+        words += ["--device", tuned_on]
+    return command_line("dispatch", *words, "--spec", str(spec.path))
 
 
 def _document(done: Tuned, warnings: Sequence[str]) -> TuneDocument:
     # Here: text needs no documents.
     from harness.api.describing import describe_results
-    from harness.api.schemas import TuneDocument
+    from harness.api.documents import TuneDocument
 
     page = done.request.options.report
     return TuneDocument(
@@ -122,42 +149,6 @@ def print_tests(console: Console, done: Tuned, default: Config) -> None:
     for lines in (list(campaign.describe_tests()), failures, clocks):
         if lines:
             print_line(console, "\n".join([*lines, ""]))
-
-
-def _print_inputs(console: Console, done: Tuned, learns: bool, default: Config) -> None:
-    """Print what to use, and the table of inputs."""
-    spec, environment = done.campaign.spec, done.campaign.measurer.environment
-    where = f" on {environment}"
-    if done.request.replay is not None:
-        where = f", replayed from {environment.device}"
-    print_line(console, f"{spec.name}{where}", "bold")
-    if learns:
-        stored, now = len(done.results.measured), len(spec.inputs)
-        more = f" {stored} inputs are in the database, {now} tuned now." if stored > now else ""
-        print_line(console, f"\n{done.findings.advice}{more}")
-    notes: Notes = {"flag_files": files_of_flags(spec)}
-    print_inputs(console, done.reports, default, [notes], done.results.ablations)
-
-
-def _print_choice_by_input(console: Console, done: Tuned) -> None:
-    """Print the choice by input where it pays, and the command that generates code."""
-    from harness.display.recommendation import print_rule
-
-    learnt, results, spec = done.findings, done.results, done.campaign.spec
-    store = done.campaign.store
-    if learnt.across is not None:
-        print_rule(console, learnt.across, learnt.default)
-    if learnt.single is not None:
-        tuned_on = results.campaign.environment.device
-        devices = {tuned_on}
-        for stored in store.read(lambda: campaigns(store.connection)):
-            if (stored.space_name, stored.key.program_sha256) == (spec.name, spec.program_sha256):
-                devices.add(stored.environment.device)
-        words = [shown_database(done.request.database), "-o", "out"]
-        if len(devices) > 1:
-            words += ["--device", tuned_on]
-        command = command_line("dispatch", *words, "--spec", str(spec.path))
-        print_line(console, f"To write this as code: {command}\n")
 
 
 @dataclass(frozen=True)

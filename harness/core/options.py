@@ -260,29 +260,27 @@ class Options:
         return cls(**values)
 
     @classmethod
-    def from_arguments(cls: type[Model], function: str, arguments: Mapping[str, object]) -> Model:
-        """Make options of the arguments of a function in Python.
+    @contextmanager
+    def called(
+        cls: type[Model], function: str, arguments: Mapping[str, object], **renamed: str
+    ) -> Iterator[Model]:
+        """Make options of the arguments of a function in Python, check them, and name arguments in
+        messages in place of a command's options; `renamed` are those with another name than their
+        fields. Faults of a space name no options.
 
-        Raises TypeError for an unknown argument, UsageError for one that may not have its value.
+        Raises TypeError for an unknown argument.
         """
         allowed = {member.name: (member, o) for member, o in _declared(cls) if o.in_python}
-        values = {}
-        for name, value in arguments.items():
+        for name in arguments.keys() - allowed.keys():
             if name in cls.moved:
                 raise TypeError(f"{function}() takes no `{name}` now: use {cls.moved[name]}")
-            if name not in allowed:
-                hint = suggestion(name, allowed)
-                raise TypeError(f"{function}() has no argument `{name}`; {hint}")
-            values[name] = _taken(*allowed[name], value)
-        return cls(**values)
-
-    @classmethod
-    @contextmanager
-    def naming_arguments(cls, **renamed: str) -> Iterator[None]:
-        """Name the arguments of Python in messages in place of a command's options; `renamed` are
-        those with another name than their fields. Faults of a space name no options."""
+            hint = suggestion(name, allowed)
+            raise TypeError(f"{function}() has no argument `{name}`; {hint}")
         try:
-            yield
+            values = {name: _taken(*allowed[name], value) for name, value in arguments.items()}
+            options = cls(**values)
+            options.check()
+            yield options
         except SpecError:
             raise
         except HarnessError as error:

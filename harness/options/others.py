@@ -70,53 +70,40 @@ Exit code: 0 on success, 2 for an error in a pragma, in the list or in the comma
 # ---------------------------------------------------------------------------------- example
 
 
-@dataclass(frozen=True)
-class _Example:
-    """What an example shows, and its files: first the space."""
-
-    summary: str
-    files: tuple[str, ...]
-
-
-def _kernel_example(summary: str, space: str, *kernels: str) -> _Example:
-    return _Example(summary, (f"spaces/{space}", *(f"kernels/{file}" for file in kernels)))
-
-
-EXAMPLES = {
-    "mvmul": _kernel_example(
-        "a matrix-vector product for OpenCL and CUDA, over matrices of many shapes",
-        *("mvmul.yaml", "mvmul.cl", "mvmul.py", "portable.h"),
+EXAMPLES: Mapping[str, Sequence[str]] = {
+    "mvmul": ("spaces/mvmul.yaml", "kernels/mvmul.cl", "kernels/mvmul.py", "kernels/portable.h"),
+    "transpose": (
+        "spaces/transpose.yaml",
+        "kernels/transpose.cl",
+        "kernels/transpose.py",
+        "kernels/portable.h",
     ),
-    "transpose": _kernel_example(
-        "a matrix transpose with four configurations",
-        *("transpose.yaml", "transpose.cl", "transpose.py", "portable.h"),
+    "softmax": (
+        "spaces/modern/softmax.yaml",
+        "kernels/softmax.cu",
+        "kernels/softmax.cl",
+        "kernels/softmax.py",
     ),
-    "softmax": _kernel_example(
-        "a softmax in half precision, in C++ for CUDA and in C for OpenCL",
-        *("modern/softmax.yaml", "softmax.cu", "softmax.cl", "softmax.py"),
-    ),
-    "blur": _Example(
-        "a C program and gcc's flags; needs no GPU", ("spaces/blur_gcc.yaml", "examples/blur.c")
-    ),
+    "blur": ("spaces/blur_gcc.yaml", "examples/blur.c"),
 }
-
-
-def _examples() -> str:
-    return "; ".join(f"{name}: {example.summary}" for name, example in EXAMPLES.items())
+"""The files of each example, first the space."""
 
 
 @dataclass(frozen=True)
 class ExampleOptions(Options):
     """Write an example to tune: a space, and the kernel or program that it names."""
 
-    name: str = argument(TEXT, None, _examples, choices=tuple(EXAMPLES))
+    name: str = argument(TEXT, choices=tuple(EXAMPLES))
+    """mvmul: a matrix-vector product for OpenCL and CUDA, over matrices of many shapes; transpose:
+    a matrix transpose with four configurations; softmax: a softmax in half precision, in C++ for
+    CUDA and in C for OpenCL; blur: a C program and gcc's flags; needs no GPU"""
     output: Path = option(PATH, "FOLDER", names=("-o", "--output"), default=Path())
     """where to write it (default: here)"""
 
     def check(self) -> None:
         """Refuse to overwrite a file, before any is written."""
         check_writable(self.output, "name another folder with --output", parents=True)
-        for file in EXAMPLES[self.name].files:
+        for file in EXAMPLES[self.name]:
             if (path := self.output / file).exists():
                 raise UsageError(f"{path} already exists; name another folder with --output")
 

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 import harness
-from harness.api.schemas import DOCUMENTS, FORMAT, document_schema
+from harness.api.documents import DOCUMENTS, FORMAT, document_schema
 from harness.commands.run import run as run_command
 from harness.options.others import WITH_JSON
 from harness.space_file import load_spec

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from harness.analysis.failures import group_failures
-from harness.api.schemas import SCHEMA_DIALECT
+from harness.api.documents import SCHEMA_DIALECT
 from harness.checking.inspection import Compiled
 from harness.checking.space_check import describe_host
 from harness.checking.targets import (

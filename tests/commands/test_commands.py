@@ -209,7 +209,7 @@ def test_an_example_is_written_once_and_loads(name: str, tmp_path: Path, capsys:
     words = ["example", name, "--output", str(tmp_path)]
     assert main(words) == 0
     line = capsys.readouterr().out
-    space = tmp_path / EXAMPLES[name].files[0]
+    space = tmp_path / EXAMPLES[name][0]
     assert line == f"to tune it: {' '.join(command_words('tune', str(space)))}\n"
     assert load_spec(space).inputs
     assert main(words) == 2
@@ -220,8 +220,8 @@ def test_the_wheel_has_the_files_of_the_examples() -> None:
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     patterns = setup["options.package_data"]["harness"].split()
-    for example in EXAMPLES.values():
-        for file in example.files:
+    for files in EXAMPLES.values():
+        for file in files:
             assert (ROOT / "harness/examples" / file).is_file()
             assert any(fnmatch(f"examples/{file}", pattern) for pattern in patterns)
 
