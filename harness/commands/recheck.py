@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.api.rechecking import recheck
 from harness.core.config_diff import difference
 from harness.core.files import write_output
@@ -17,17 +19,14 @@ def run(options: RecheckOptions) -> int:
     """Print a row for each leaf; return FALLEN where a choice fell."""
     with ProgressDisplay(make_console(stderr=True)) as display:
         rechecked = recheck(options, display)
-    console, features, default = make_console(), rechecked.spec.features, rechecked.spec.default
-    head = (*features, "inputs", "measured", "choice", "verdict")
+    console, spec = make_console(), rechecked.spec
     rows = []
     for leaf in rechecked.leaves:
-        ranges = [leaf.range(feature) for feature in features]
-        counts = [str(len(leaf.inputs)), str(len(leaf.measured))]
-        choice = difference(leaf.chosen, default)
-        rows.append((*ranges, *counts, choice, leaf.verdict(default)))
-    left = range(len(features) + 2, len(head))
+        ranges = ", ".join(replace(spec, inputs=tuple(leaf.inputs)).feature_ranges)
+        counts = (str(len(leaf.inputs)), str(len(leaf.measured)))
+        rows.append((ranges, *counts, difference(leaf.chosen, spec.default), leaf.verdict))
     texts = [f"Tuned on {rechecked.tuned_on}", f"Measured on {rechecked.measured_on}"]
-    table = SectionTable(head, rows, [*range(len(features)), *left])
+    table = SectionTable(("leaf", "inputs", "measured", "choice", "verdict"), rows, (0, 3, 4))
     Section("", str(options.folder), texts, table=table).print(console)
     if not any(leaf.has_fallen for leaf in rechecked.leaves):
         if options.output is not None:
@@ -37,7 +36,7 @@ def run(options: RecheckOptions) -> int:
         print_line(console, "To tune the inputs whose choice fell, write them with -o FILE.")
         return FALLEN
     write_output(options.output, rechecked.workload())
-    space, inputs = str(rechecked.spec.path), str(options.output)
+    space, inputs = str(spec.path), str(options.output)
     tune = command_line("tune", space, "--inputs-from", inputs, "--cover", "1")
     print_line(console, f"To tune the inputs whose choice fell: {tune}")
     return FALLEN

@@ -36,14 +36,6 @@ _ALLOCATIONS = 100_000
 measurements all stay, and it would visit them again and again."""
 
 
-class _Terminated(KeyboardInterrupt):
-    """A signal such as SIGTERM asks the command to end: it ends as at Ctrl-C."""
-
-    def __init__(self, signal_number: int) -> None:
-        super().__init__()
-        self.signal_number = signal_number
-
-
 def run(name: str, arguments: Sequence[str] | None = None) -> int:
     """Run a command with the words of a command line, by default those of this process: read its
     options, load its module, which may take seconds, and call its `run`. Return the exit code."""
@@ -110,7 +102,8 @@ def guarded(body: Callable[[], int], is_json: bool = False, when_interrupted: st
     except KeyboardInterrupt as interrupt:
         print(f"interrupted{when_interrupted}", file=sys.stderr)
         # As shells count them.
-        return 128 + getattr(interrupt, "signal_number", signal.SIGINT)
+        number = interrupt.args[0] if interrupt.args else signal.SIGINT
+        return 128 + int(number)
     except BrokenPipeError:
         # The reader of our output has gone, so nothing is printed.
         _discard_output()
@@ -135,7 +128,7 @@ def _message(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _ending_in_order() -> Iterator[None]:
-    """Raise _Terminated at the first signal that asks this process to end; the next one kills it.
+    """End as at Ctrl-C at the first signal that asks this process to end; the next one kills it.
 
     Signals that are handled or ignored already, as with nohup, are left alone.
     """
@@ -145,9 +138,9 @@ def _ending_in_order() -> Iterator[None]:
         numbers = []  # only the main thread may set handlers
 
     def end(number: int, frame: FrameType | None) -> None:
-        for each in numbers:
-            signal.signal(each, signal.SIG_DFL)
-        raise _Terminated(number)
+        for handled in numbers:
+            signal.signal(handled, signal.SIG_DFL)
+        raise KeyboardInterrupt(number)
 
     for number in numbers:
         signal.signal(number, end)

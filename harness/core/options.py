@@ -26,9 +26,6 @@ from harness.core.text import printable, suggestion
 
 BACKENDS = ("auto", "cuda", "opencl", "command", "python")
 
-Help = str | Callable[[], str]
-"""What an option means; a function where this takes a while."""
-
 _CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
 _FIELD = re.compile(r'^ {4}(\w+): .*\n(?: {4}[ )\]].*\n)* {4}"""((?s:.*?))"""$', re.MULTILINE)
 _LARGEST = 10**9
@@ -126,7 +123,7 @@ class _Option:
     where it stands by itself; argparse's settings."""
 
     kind: Kind | None
-    help: Help
+    help: str
     names: tuple[str, ...] | None
     settings: Mapping[str, Any]
     several: bool = False
@@ -136,7 +133,7 @@ class _Option:
 def option(
     kind: Kind,
     metavar: str | None = None,
-    help: Help = "",
+    help: str = "",
     *,
     names: tuple[str, ...] = (),
     default: Any = None,
@@ -157,7 +154,7 @@ def option(
     return field(default=default, metadata={_OPTION: made})
 
 
-def argument(kind: Kind, metavar: str | None = None, help: Help = "", **settings: Any) -> Any:
+def argument(kind: Kind, metavar: str | None = None, help: str = "", **settings: Any) -> Any:
     """Make a field that stands by itself on the command line; `nargs` says how many."""
     several = settings.get("nargs") in ("*", "+")
     default: Any = {"?": None, "*": ()}.get(settings.get("nargs", ""), MISSING)
@@ -231,8 +228,7 @@ class Options:
         for member, declared in _declared(cls):
             if member.name in cls.groups:
                 group = parser.add_argument_group(cls.groups[member.name])
-            text = declared.help if isinstance(declared.help, str) else declared.help()
-            text = text or texts.get(member.name, "")
+            text = declared.help or texts.get(member.name, "")
             settings = {**declared.settings, "help": text.replace("%", "%%")}
             names = _names(member, declared)
             if declared.kind is not None:

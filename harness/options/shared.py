@@ -50,10 +50,8 @@ def device_option(more: str = "") -> Any:
     return option(
         DEVICE,
         "NAME",
-        lambda: (
-            "which GPU or CPU runs kernels: index, UUID or part of its name; "
-            f"`{command_line('devices')}` lists them (default: the first){more}"
-        ),
+        "which GPU or CPU runs kernels: index, UUID or part of its name; "
+        f"`{command_line('devices')}` lists them (default: the first){more}",
         several=True,
     )
 
