@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from harness.results.campaigns import read_runs
 from harness.search import resolve_techniques
 from harness.search.techniques import DEFAULT_TECHNIQUE, sole_technique
 from harness.space_file import Spec
-from harness.space_file.workload import Workload, read_workload
+from harness.space_file.workload import read_workload
 
 if TYPE_CHECKING:
     from harness.stencil.predicted import StencilPredictor
@@ -101,7 +101,7 @@ def read_request(options: CampaignOptions) -> TuneRequest:
     if space is None:
         recording, *recordings = recordings
         space = recording_spec(recording)
-    if isinstance(options, TuneOptions):
+    if isinstance(options, TuneOptions) and options.measure:
         space = space.with_measure(options.measure)
     notices: list[str] = []
     if options.inputs_from is not None:
@@ -207,41 +207,44 @@ def _with_inputs_of(
     of its calls, and those that a database already has. Also return what to say of them.
 
     A choice is learnt only from configurations that were measured on every input, so these are
-    measured on the earlier inputs as well.
+    measured on the earlier inputs as well. Inputs on which the default cannot be launched are left
+    out: all others are compared with it. Raises UsageError where no input is left.
     """
     workload = read_workload(workload_path, spec.name, spec.features, spec.inputs)
-    workload, notices = _usable(workload, spec)
-    chosen = workload.most_frequent(options.cover or COVER)[: options.most_inputs]
-    stored = [] if options.fresh else _stored_inputs(database, spec)
-    inputs = tuple(dict.fromkeys([*chosen, *stored]))
-    notices += _describe(workload, chosen, len(inputs) - len(chosen))
-    return dataclasses.replace(spec, inputs=inputs), notices
-
-
-def _usable(workload: Workload, spec: Spec) -> tuple[Workload, list[str]]:
-    """Leave out inputs on which the default cannot be launched: all others are compared with it.
-    Also say so. Raises UsageError where no input is left."""
     refused: dict[Input, str] = {}
     for problem in workload.calls:
         why = _why_not(spec, problem)
         if why:
             refused[problem] = why
-    if not refused:
-        return workload, []
-    calls = {problem: n for problem, n in workload.calls.items() if problem not in refused}
-    problem, why = next(iter(refused.items()))
-    if not calls:
-        raise UsageError(
-            f"{workload.path}: the default does not apply to any input, such as ({problem}): {why}"
+    notices: list[str] = []
+    if refused:
+        calls = {problem: n for problem, n in workload.calls.items() if problem not in refused}
+        problem, why = next(iter(refused.items()))
+        reason = f"such as ({problem}): {why}"
+        if not calls:
+            raise UsageError(f"{workload.path}: the default does not apply to any input, {reason}")
+        left_out = sum(workload.calls.values()) - sum(calls.values())
+        notices.append(
+            f"{counted(len(refused), 'input')} with {left_out / workload.total:.1%} of the calls "
+            f"left out, to which the default does not apply, {reason}"
         )
-    left_out = sum(workload.calls.values()) - sum(calls.values())
-    notice = (
-        f"{counted(len(refused), 'input')} with {left_out / workload.total:.1%} of the calls left "
-        f"out, to which the default does not apply, such as ({problem}): {why}"
+        # They still count among all calls, of which a share is covered.
+        unnamed = workload.unnamed + left_out
+        workload = dataclasses.replace(workload, calls=calls, unnamed=unnamed)
+    chosen = workload.most_frequent(options.cover or COVER)[: options.most_inputs]
+    stored = [] if options.fresh else _stored_inputs(database, spec)
+    inputs = tuple(dict.fromkeys([*chosen, *stored]))
+    share = sum(workload.weights(chosen))
+    of_inputs, of_calls = counted(len(workload.calls), "input"), counted(workload.total, "call")
+    notices += workload.notes
+    notices.append(
+        f"{workload.path}: tuning {len(chosen)} of {of_inputs}, with {share:.1%} of {of_calls}"
     )
-    # They still count among all calls, of which a share is covered.
-    unnamed = workload.unnamed + left_out
-    return dataclasses.replace(workload, calls=calls, unnamed=unnamed), [notice]
+    earlier = len(inputs) - len(chosen)
+    if earlier:
+        text = f"the choice also uses {counted(earlier, 'earlier input')} of the database"
+        notices.append(text)
+    return dataclasses.replace(spec, inputs=inputs), notices
 
 
 def _why_not(spec: Spec, problem: Input) -> str:
@@ -261,15 +264,6 @@ def _why_not(spec: Spec, problem: Input) -> str:
     except ExpressionError as error:
         return str(error)
     return ""
-
-
-def _describe(workload: Workload, chosen: list[Input], earlier: int) -> Iterator[str]:
-    yield from workload.notes
-    share = sum(workload.weights(chosen))
-    inputs, calls = counted(len(workload.calls), "input"), counted(workload.total, "call")
-    yield f"{workload.path}: tuning {len(chosen)} of {inputs}, with {share:.1%} of {calls}"
-    if earlier:
-        yield f"the choice also uses {counted(earlier, 'earlier input')} of the database"
 
 
 def _stored_inputs(database: str, spec: Spec) -> list[Input]:

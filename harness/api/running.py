@@ -96,16 +96,18 @@ def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tu
     """
     with ExitStack() as opened:
         # The device first: where it cannot be opened, no database is left behind.
+        lines: list[str] = []
         if request.replay is None:
             pool, line = _open_devices(request, opened, display.say)
-            display.note(line)
+            lines.append(line)
         else:
             pool = DevicePool({"": request.replay})
         opened.callback(pool.close)
-        for notice in request.notices:
-            display.note(notice)
+        lines += request.notices
         for notice in pool.notices:
-            display.note(f"note: {notice}")
+            lines.append(f"note: {notice}")
+        for line in lines:
+            display.note(line)
         engine = patiently(
             lambda: opened.enter_context(writing(request.database, display.say)),
             request.options.wait,
