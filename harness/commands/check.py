@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -276,53 +276,40 @@ def _describe_build(build: Build, dynamic_bytes: int) -> str:
 
 
 def _print_sweep(console: Console, inspection: Inspection) -> None:
-    """Print the number of machine codes, and their resources."""
-    print_line(console, f"  {inspection.name}: {_counts(inspection)}")
-    print_line(console, f"  {_times(inspection)}")
-    rows = [row for row in _rows(inspection.results) if row[1]]
-    if rows:
-        console.print(Padding(_table(rows), (0, 0, 0, 2), expand=False))
-
-
-def _counts(inspection: Inspection) -> str:
+    """Print the number of machine codes, how long they took, and their resources."""
     results, builds = inspection.results, inspection.builds
     unbuilt = len(results) - len(builds)
     # Without registers, a digest is of more than the code: PoCL's is of the source, and nvcc writes
     # its options into an executable.
     most = "" if any(build.registers is not None for build in builds) else "at most "
     codes = counted(len(inspection.codes), "different machine code")
-    unlaunchable = f", {inspection.failed - unbuilt} not launchable"
-    return (
+    text = (
         f"{counted(len(results), 'configuration')} with the default: {len(builds)} compiled to "
         f"{most}{codes}, {unbuilt} not compiled"
-        + ("" if inspection.spec.program is not None else unlaunchable)
     )
-
-
-def _times(inspection: Inspection) -> str:
-    cached = sum(build.cached for build in inspection.builds)
-    new = len(inspection.results) - cached
+    if inspection.spec.program is None:
+        text += f", {inspection.failed - unbuilt} not launchable"
+    print_line(console, f"  {inspection.name}: {text}")
+    cached = sum(build.cached for build in builds)
+    new = len(results) - cached
     took = format_time(inspection.wall_s)
     rate = f" ({new / inspection.wall_s:.2f} per second)" if new else ""
-    return f"{new} compiled now, {cached} from the build cache, in {took}{rate}"
-
-
-def _rows(results: Sequence[Compiled]) -> Iterator[tuple[str, list[float], bool]]:
-    """Yield each resource with its values, and whether they are seconds."""
-    builds = [result.build for result in results if result.build is not None]
-    shared = [result.shared_bytes for result in results if result.shared_bytes is not None]
-    yield "registers", [b.registers for b in builds if b.registers is not None], False
-    yield "shared memory, bytes", [float(size) for size in shared], False
-    yield "spills, bytes", [b.spill_bytes for b in builds if b.spill_bytes is not None], False
+    print_line(console, f"  {new} compiled now, {cached} from the build cache, in {took}{rate}")
+    shared = [float(r.shared_bytes) for r in results if r.shared_bytes is not None]
     shares = [100 * r.occupancy.fraction for r in results if r.occupancy is not None]
-    yield "occupancy, %", shares, False
-    yield "compile time", [b.compile_s for b in builds], True
-
-
-def _table(rows: Sequence[tuple[str, list[float], bool]]) -> Table:
-    def cells(name: str, values: list[float], are_seconds: bool) -> list[str]:
-        ends = (min(values), statistics.median(values), max(values))
-        return [name, *(format_time(v) if are_seconds else f"{v:,.0f}" for v in ends)]
-
-    head = ("per configuration", "least", "median", "most")
-    return make_table(head, (cells(*row) for row in rows))
+    number = "{:,.0f}".format
+    resources: list[tuple[str, list[float], Callable[[float], str]]] = [
+        ("registers", [b.registers for b in builds if b.registers is not None], number),
+        ("shared memory, bytes", shared, number),
+        ("spills, bytes", [b.spill_bytes for b in builds if b.spill_bytes is not None], number),
+        ("occupancy, %", shares, number),
+        ("compile time", [b.compile_s for b in builds], format_time),
+    ]
+    rows = []
+    for name, values, form in resources:
+        if values:
+            ends = (min(values), statistics.median(values), max(values))
+            rows.append([name, *map(form, ends)])
+    if rows:
+        table = make_table(("per configuration", "least", "median", "most"), rows)
+        console.print(Padding(table, (0, 0, 0, 2), expand=False))
