@@ -14,7 +14,6 @@ from harness.api.dispatched_results import describe, results_of, space_of
 from harness.constraints.expression import Expression
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
-from harness.core.kept import Kept
 from harness.core.program import PYTHON
 from harness.core.text import counted, suggestion
 from harness.dispatch import package
@@ -187,9 +186,8 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     names = AUTOMATIC if options.choice == AUTO else (options.choice,)
     findings = Findings(
         results,
-        Kept.in_cache(),
-        options.weights,
-        learners(names),
+        weights=options.weights,
+        learners=learners(names),
         seed=options.seed,
         most=options.most,
         step=display.step,

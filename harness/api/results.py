@@ -114,7 +114,9 @@ class TuneResults:
     @cached_property
     def findings(self) -> Findings:
         """What is learnt from the results, for the functions of the rooms below."""
-        return findings_of(self.stored)
+        from harness.report.findings import Findings  # here: it loads what learns
+
+        return Findings(self.stored)
 
     # --------------------------------------------------------------------------- outputs
 
@@ -211,14 +213,6 @@ class TuneResults:
     def _repr_html_(self) -> str:
         title = html.escape(escaped(self.title))
         return f"<p><b>{title}</b></p>{self.table().to_html(max_rows=_SHOWN)}"
-
-
-def findings_of(stored: Results) -> Findings:
-    """Return what is learnt from results; what was judged before is read from the cache."""
-    from harness.core.kept import Kept
-    from harness.report.findings import Findings  # here: it loads what learns
-
-    return Findings(stored, kept=Kept.in_cache())
 
 
 def _row(report: InputReport) -> dict[str, object]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeVar
 from harness.analysis.inputs import InputReport
 from harness.api.request import PREDICTED, TuneRequest
 from harness.core.errors import DatabaseBusy, UsageError
-from harness.core.kept import Kept
 from harness.core.records import Config, Environment
 from harness.core.text import first_few
 from harness.display.progress import ProgressDisplay
@@ -62,7 +61,7 @@ class Tuned:
         from harness.report.findings import Findings  # here: it loads what learns
 
         chosen = learners() if self.request.options.json else QUICK
-        return Findings(self.results, Kept.in_cache(), learners=chosen)
+        return Findings(self.results, learners=chosen)
 
     @cached_property
     def reports(self) -> Sequence[InputReport]:

@@ -14,7 +14,6 @@ from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.explain import Samples, explain, importance_text, pooled, samples
 from harness.analysis.summary import summarize
 from harness.api.describing import describe_analyses
-from harness.api.results import findings_of
 from harness.commands.run import print_json
 from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key
@@ -28,6 +27,7 @@ from harness.display.text import make_console, make_table, print_line, print_lin
 from harness.models.starchart import Growth, TreeTarget, describe, settings_below
 from harness.models.starchart.reading import rows_inside
 from harness.options.others import AnalyseOptions
+from harness.report.findings import Findings
 from harness.report.page import by_input as by_input_section
 from harness.results import without_password
 from harness.results.notes import RERUN
@@ -50,7 +50,7 @@ def run(options: AnalyseOptions) -> int:
         kernel_version=options.kernel_version,
     )
     if options.json:
-        print_json(describe_analyses(list(map(findings_of, campaigns))))
+        print_json(describe_analyses(list(map(Findings, campaigns))))
         return 0
     if options.summary:
         _print_summary(console, campaigns)
@@ -103,7 +103,7 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
         print_lines(console, [f"{title}: {why}", *reservations(results)])
         return True
     print_line(console, title, "bold")
-    findings = findings_of(results)
+    findings = Findings(results)
     with console.status("judging the choice by input on held-out inputs"):
         print_line(console, f"\n{findings.advice}")
     notes = [run.notes for run in results.runs]

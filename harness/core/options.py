@@ -267,11 +267,12 @@ class Options:
         Raises TypeError for an unknown argument.
         """
         allowed = {member.name: (member, o) for member, o in _declared(cls) if o.in_python}
-        for name in arguments.keys() - allowed.keys():
+        for name in arguments:
             if name in cls.moved:
                 raise TypeError(f"{function}() takes no `{name}` now: use {cls.moved[name]}")
-            hint = suggestion(name, allowed)
-            raise TypeError(f"{function}() has no argument `{name}`; {hint}")
+            if name not in allowed:
+                hint = suggestion(name, allowed)
+                raise TypeError(f"{function}() has no argument `{name}`; {hint}")
         try:
             values = {name: _taken(*allowed[name], value) for name, value in arguments.items()}
             options = cls(**values)
