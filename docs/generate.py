@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from harness.__main__ import COMMANDS
-from harness.api import schemas
+from harness.api import documents
 from harness.commands.run import make_parser
 from harness.core.records import Outcome, StopReason
 from harness.dispatch import document as dispatcher
@@ -45,7 +45,7 @@ def commands() -> Iterator[str]:
             long = next((name for name in action.option_strings[::-1] if name[:2] == "--"), "")
             argument = f"{action.dest}{'=False' * (action.const is False)}"
             is_other = long.strip("-").replace("-", "_") not in ("", argument)
-            if command in ("check", "tune") and is_other:
+            if command in ("check", "replay", "tune") and is_other:
                 renamed.append(f"`{long}` is `{argument}`")
         python = f". In Python, {', '.join(renamed)}" if renamed else ""
         yield f"- **`{command}`**: {summary}{python}"
@@ -72,7 +72,7 @@ def tables() -> Iterator[str]:
 def versions() -> Iterator[str]:
     """Name the versions of what is written."""
     yield (
-        f"In this version, `format` is {schemas.FORMAT} in documents of `--json` and "
+        f"In this version, `format` is {documents.FORMAT} in documents of `--json` and "
         f"{dispatcher._FORMAT} in dispatchers, and `schema_version` of databases is {VERSION}."
     )
 

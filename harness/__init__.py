@@ -13,13 +13,14 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from harness.api.check import check as check
     from harness.api.results import TuneResults as TuneResults
     from harness.api.results import open_results as open_results
     from harness.api.session import session as session
     from harness.api.spaces import load_space as load_space
     from harness.api.spaces import make_space as make_space
+    from harness.api.tune import replay as replay
     from harness.api.tune import tune as tune
-    from harness.commands.check import check as check
     from harness.core.errors import HarnessError as HarnessError
     from harness.search import MeasurementInterface as MeasurementInterface
     from harness.space_file import Spec as Spec
@@ -31,10 +32,11 @@ _HOMES = {
     "MeasurementInterface": "harness.search",
     "Spec": "harness.space_file",
     "TuneResults": "harness.api.results",
-    "check": "harness.commands.check",
+    "check": "harness.api.check",
     "load_space": "harness.api.spaces",
     "make_space": "harness.api.spaces",
     "open_results": "harness.api.results",
+    "replay": "harness.api.tune",
     "session": "harness.api.session",
     "tune": "harness.api.tune",
 }

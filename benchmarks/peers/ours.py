@@ -1,4 +1,4 @@
-"""This project's techniques and OpenTuner's, run as `harness.tune --replay` does.
+"""This project's techniques and OpenTuner's, run as `harness replay` does.
 
 `opentuner` is OpenTuner's default bandit, AUCBanditMetaTechniqueA, on the drivers of this project:
 plain OpenTuner counts repeats as tests, and does not de-duplicate with SQLAlchemy 2.
@@ -33,7 +33,7 @@ from harness.search.transfer import TransferSources
 
 ALIASES = {"opentuner": "AUCBanditMetaTechniqueA"}
 _MEMORY = "sqlite://"
-_PARALLELISM = 1  # as in harness.tune --replay, since nothing is built in parallel
+_PARALLELISM = 1  # as in harness replay, since nothing is built in parallel
 
 
 class Ours:

@@ -10,13 +10,13 @@ from harness.analysis.failures import group_failures
 from harness.analysis.inputs import InputReport
 from harness.analysis.summary import summarize
 from harness.api.documents import (
+    AnalyseDocument,
     AnalysisDocument,
     ChoiceDocument,
     InputDocument,
     ProgramDocument,
     ResultsDocument,
 )
-from harness.api.schemas import AnalyseDocument
 from harness.core.config_diff import DEFAULT
 from harness.dispatch.study import Study
 from harness.dispatch.text import rule_lines

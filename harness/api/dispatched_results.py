@@ -6,21 +6,23 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.api.options import DispatchOptions
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 from harness.core.text import command_line, counted, first_few
-from harness.results.provenance import TunedSpace, differing
+from harness.results.provenance import differing
 from harness.results.url import shown_database
 from harness.results.view import Results, the_one
 from harness.space_file import Parameter, Spec, load_spec
 
 
-def space_of(options: DispatchOptions, campaigns: Sequence[Results]) -> Spec:
-    """Load the space of the results, unless it is there."""
-    path = options.spec
-    if isinstance(path, Spec):
-        return path
+def space_of(named: Path | Spec | None, campaigns: Sequence[Results]) -> Spec:
+    """Load the space that is named, by default that of the results.
+
+    Raises UsageError where its file is not here.
+    """
+    if isinstance(named, Spec):
+        return named
+    path = named
     if path is None:
         by_name: dict[str, Results] = {}
         for results in campaigns:  # of each space, the campaign that was worked on last
@@ -28,27 +30,24 @@ def space_of(options: DispatchOptions, campaigns: Sequence[Results]) -> Spec:
         results = the_one(list(by_name.values()), "choose one with --space NAME")
         if results.is_recorded:
             return _recorded_spec(results)
-        path = results.tuned_space.path
+        tuned = results.tuned_space
+        if tuned.is_in_python:
+            raise UsageError(
+                f"the space {tuned.name} was built in Python and has no file: write its dispatcher "
+                "there, with harness.tune(space, ...).dispatcher(FOLDER)"
+            )
+        path = tuned.path
         if path is None:
-            raise UsageError(_no_file(results.tuned_space, options))
+            raise UsageError(
+                f"{tuned.file}, which was tuned, is not here; go to the folder where you tuned, or "
+                f"name the YAML file of {tuned.name} with --spec FILE"
+            )
     if not path.is_file():
         raise UsageError(f"{path} not found; name the YAML file of the space with --spec FILE")
     return load_spec(path)
 
 
-def _no_file(tuned: TunedSpace, options: DispatchOptions) -> str:
-    if tuned.is_in_python:
-        return (
-            f"the space {tuned.name} was built in Python and has no file: write its dispatcher "
-            f"there, with harness.tune(space, ...).dispatcher({str(options.output)!r})"
-        )
-    return (
-        f"{tuned.file}, which was tuned, is not here; go to the folder where you tuned, or name "
-        f"the YAML file of {tuned.name} with --spec FILE"
-    )
-
-
-def results_of(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions) -> Results:
+def results_of(campaigns: Sequence[Results], spec: Spec, device: str | None) -> Results:
     """Choose the results of the space as it is now, on one device; of several drivers, compilers or
     campaigns the last.
 
@@ -64,8 +63,8 @@ def results_of(campaigns: Sequence[Results], spec: Spec, options: DispatchOption
         )
     ]
     if not same:
-        raise UsageError(_changed(campaigns, spec, options))
-    device, latest = options.device, dict[tuple[str, ...], Results]()
+        raise UsageError(_changed(campaigns, spec))
+    latest: dict[tuple[str, ...], Results] = {}
     for results in sorted(same, key=lambda results: results.last_at, reverse=True):
         environment = results.campaign.environment
         if device is None or device.casefold() in _device_name(environment).casefold():
@@ -77,7 +76,7 @@ def results_of(campaigns: Sequence[Results], spec: Spec, options: DispatchOption
     return the_one(list(latest.values()), "choose one with --device NAME")
 
 
-def _changed(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions) -> str:
+def _changed(campaigns: Sequence[Results], spec: Spec) -> str:
     known = list(dict.fromkeys(results.campaign.space_name for results in campaigns))
     if spec.name not in known:
         return (

@@ -11,11 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from harness.api.dispatched_results import describe, results_of, space_of
-from harness.api.options import DispatchOptions
 from harness.constraints.expression import Expression
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
-from harness.core.kept import Kept
 from harness.core.program import PYTHON
 from harness.core.text import counted, suggestion
 from harness.dispatch import package
@@ -30,6 +28,7 @@ from harness.display.progress import Display
 from harness.measure.cuda.gpus import NVCC, name_of, open_cuda_compiler
 from harness.measure.programs.building import backend_of
 from harness.models.columns import tuned_range
+from harness.options.dispatch import DispatchOptions
 from harness.report.findings import Findings
 from harness.results import without_password
 from harness.results.caveats import record_lines
@@ -43,16 +42,15 @@ from harness.space_file.program import CommandLine, NoLauncher, command_line
 class LearntDispatcher:
     """What was learnt from the results of one device, judged on held-out inputs.
 
-    `study` has the choices by input, None where none can be learnt; `name` is the one to write,
-    None to write the `single` configuration. `notices` say what was left out of the results.
-    `launcher` is that of a program, None for kernels, replays, and where there can be none.
+    `name` is the choice by input to write, None to write the `single` configuration. `notices` say
+    what was left out of the results. `launcher` is that of a program, None for kernels, replays,
+    and where there can be none.
     """
 
     options: DispatchOptions
     spec: Spec
     findings: Findings
     single: Single
-    study: Study | None
     name: str | None
     arch: str
     notices: Sequence[str]
@@ -62,6 +60,11 @@ class LearntDispatcher:
     def results(self) -> Results:
         """The results that it was learnt from."""
         return self.findings.results
+
+    @property
+    def study(self) -> Study | None:
+        """The choices by input; None where none can be learnt."""
+        return self.findings.across
 
     @property
     def matrix(self) -> Matrix:
@@ -170,8 +173,8 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
         raise UsageError(f"no choice `{options.choice}`; {hint}")
     package.check_folder(options.output)
     campaigns = read_results(options.database, options.space, all_campaigns=True, builds=False)
-    spec = space_of(options, campaigns)
-    results = results_of(campaigns, spec, options)
+    spec = space_of(options.spec, campaigns)
+    results = results_of(campaigns, spec, options.device)
     arch = _arch(options.arch, results)
     others = [describe(other) for other in campaigns if other is not results]
     notices = [f"Learnt from {describe(results)}; left out: {'; '.join(others)}"] if others else []
@@ -182,9 +185,8 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     names = AUTOMATIC if options.choice == AUTO else (options.choice,)
     findings = Findings(
         results,
-        Kept.in_cache(),
-        options.weights,
-        learners(names),
+        weights=options.weights,
+        learners=learners(names),
         seed=options.seed,
         most=options.most,
         step=display.step,
@@ -205,9 +207,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
             name = None
         else:
             notices = [*notices, *_failures(study, name)]
-    return LearntDispatcher(
-        options, spec, findings, findings.single, study, name, arch, notices, launcher
-    )
+    return LearntDispatcher(options, spec, findings, findings.single, name, arch, notices, launcher)
 
 
 def _failures(study: Study, name: str) -> Iterator[str]:

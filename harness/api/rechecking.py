@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 
 from harness.api.dispatched_results import space_of
-from harness.api.options import DispatchOptions
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY
 from harness.core.modules import load_module
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
-from harness.core.text import first_few
 from harness.dispatch.package import MANIFEST
 from harness.display.progress import Display
 from harness.measure.choose import fitted_to, open_measurer
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import new_seed
-from harness.results.view import read_results
+from harness.options.dispatch import RecheckOptions
+from harness.results.view import Results, read_results
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 from harness.space_file.workload import CALLS
@@ -41,53 +40,35 @@ _RISK = 0.05
 
 @dataclass
 class _CheckedLeaf:
-    """A leaf of the choice, as far as the space has inputs in it: what it chooses, and what was
-    measured of them. Where another configuration is significantly faster, `loss` says by how much,
-    and `faster` is this one. `failure` is a measurement of the choice that failed."""
+    """A leaf of the choice, as far as the space has inputs in it: what it chooses, what was
+    measured of them, and whether the choice holds."""
 
     chosen: Config
     inputs: list[Input] = field(default_factory=list)
     measured: list[Interleaved] = field(default_factory=list)
-    loss: TimeRatio | None = None
-    faster: Config | None = None
-    failure: Measurement | None = None
+    has_fallen: bool = False
+    verdict: str = "not measured: the time was up"
 
-    @property
-    def has_fallen(self) -> bool:
-        """Whether the choice fails or lost."""
-        return self.loss is not None or self.failure is not None
-
-    def range(self, feature: str) -> str:
-        """Return the values of a feature on the leaf's inputs, such as `16 to 256`."""
-        values = [problem[feature] for problem in self.inputs]
-        if any(isinstance(value, str) for value in values):
-            return first_few(dict.fromkeys(map(str, values)), ", ")
-        numbers = [float(value) for value in values if value is not None]
-        low, high = f"{min(numbers):g}", f"{max(numbers):g}"
-        return low if low == high else f"{low} to {high}"
-
-    def verdict(self, default: Config) -> str:
-        """Say whether the choice holds."""
-        if self.failure is not None:
-            name = str(self.failure.outcome).removesuffix("_result")
-            return f"{name} on ({self.failure.input}): {self.failure.message}"
-        if self.loss is not None and self.faster is not None:
-            return f"{self.loss.value:.2f}x lost to {difference(self.faster, default)}"
-        return "holds" if self.measured else "not measured: the time was up"
-
-    def judge(self, confidence: float) -> None:
+    def judge(self, confidence: float, default: Config) -> None:
         """Compare the choice with each other configuration that worked on all measured inputs."""
-        for measured in self.measured:
-            for measurement in measured:
-                if measurement.config == self.chosen and measurement.timing is None:
-                    self.failure = measurement
-                    return
-        for other in self.measured[0] if self.measured else ():
+        if not self.measured:
+            return
+        self.verdict = "holds"
+        for measurement in itertools.chain(*self.measured):
+            if measurement.config == self.chosen and measurement.timing is None:
+                outcome = str(measurement.outcome).removesuffix("_result")
+                self.has_fallen = True
+                self.verdict = f"{outcome} on ({measurement.input}): {measurement.message}"
+                return
+        losses: dict[Config, float] = {}
+        for other in self.measured[0]:
             loss = self._loss_to(other.config, confidence)
-            if loss is None or not loss.is_faster:
-                continue
-            if self.loss is None or loss.value > self.loss.value:
-                self.loss, self.faster = loss, other.config
+            if loss is not None and loss.is_faster:
+                losses[other.config] = loss.value
+        if losses:
+            faster = max(losses, key=losses.__getitem__)
+            self.has_fallen = True
+            self.verdict = f"{losses[faster]:.2f}x lost to {difference(faster, default)}"
 
     def _loss_to(self, config: Config, confidence: float) -> TimeRatio | None:
         """Return how many times longer the choice takes; None where the other one failed."""
@@ -123,14 +104,13 @@ class _Rechecked:
         return "\n".join(lines) + "\n"
 
 
-def recheck(options: DispatchOptions, display: Display) -> _Rechecked:
+def recheck(options: RecheckOptions, display: Display) -> _Rechecked:
     """Measure the configurations of a dispatcher, and the default, interleaved on inputs of each
     leaf in turn; the results are verified. The folder's own code says which leaf an input is in.
 
     Raises UsageError for another folder, and where the kernel has changed since.
     """
-    assert options.recheck is not None
-    shipped = _loaded(options.recheck)
+    shipped = _loaded(options.folder)
     spec = _space(options, shipped)
     end_s = time.monotonic() + (options.max_time_s or math.inf)
     measurer, _ = open_measurer(spec, "auto")
@@ -140,14 +120,14 @@ def recheck(options: DispatchOptions, display: Display) -> _Rechecked:
         rng = random.Random(options.seed)
         drawn = [rng.sample(leaf.inputs, min(_MOST, len(leaf.inputs))) for leaf in leaves]
         display.begin_stage("portfolio, interleaved", sum(map(len, drawn)))
-        for turn in zip_longest(*drawn):
+        for turn in itertools.zip_longest(*drawn):
             for leaf, problem in zip(leaves, turn, strict=True):
                 if problem is not None and time.monotonic() < end_s:
                     leaf.measured.append(_measured(measurer, spec, shipped, leaf, problem))
                     display.step(str(problem))
     claims = len(leaves) * len(shipped.PORTFOLIO)
     for leaf in leaves:
-        leaf.judge(1 - _RISK / max(1, claims))
+        leaf.judge(1 - _RISK / max(1, claims), spec.default)
     tuned = shipped.PROVENANCE
     tuned_on = f"{tuned['device']} ({tuned['platform']}, driver {tuned['driver']})"
     return _Rechecked(spec, leaves, tuned_on, str(measurer.environment))
@@ -163,15 +143,15 @@ def _loaded(folder: Path) -> ModuleType:
     return module
 
 
-def _space(options: DispatchOptions, shipped: ModuleType) -> Spec:
-    """Load the space: the file that is named, or that of the databases."""
-    databases = options.database or shipped.PROVENANCE["databases"]
-    name = None if options.database else shipped.NAME
-    campaigns = [] if options.spec else read_results(databases, name)
-    spec = space_of(options, campaigns)
+def _space(options: RecheckOptions, shipped: ModuleType) -> Spec:
+    """Load the space: the file that is named, or that of the database."""
+    campaigns: list[Results] = []
+    if options.spec is None:
+        campaigns = read_results(shipped.PROVENANCE["databases"], shipped.NAME)
+    spec = space_of(options.spec, campaigns)
     if spec.program_sha256 != shipped.PROVENANCE["kernel_sha256"]:
         raise UsageError(
-            f"{spec.path} is not what {options.recheck} was tuned for: the kernel, the host "
+            f"{spec.path} is not what {options.folder} was tuned for: the kernel, the host "
             "module, the launch or the verification differs; name that space with --spec, or tune "
             "again"
         )

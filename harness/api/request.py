@@ -7,25 +7,31 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.tune_options import COVER, TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted
+from harness.options.tune import COVER, CampaignOptions, TuneOptions
 from harness.recordings.files import recording_name
 from harness.recordings.recording import Recording
-from harness.recordings.replay import read_recordings, recording_spec
+from harness.recordings.replay import (
+    ReplayMeasurer,
+    open_replay,
+    read_recordings,
+    recording_spec,
+)
 from harness.results import campaigns, check_database, reading, sqlite_path
 from harness.results.campaigns import read_runs
 from harness.search import resolve_techniques
 from harness.search.techniques import DEFAULT_TECHNIQUE, sole_technique
 from harness.space_file import Spec
-from harness.space_file.workload import Workload, read_workload
+from harness.space_file.workload import read_workload
 
 if TYPE_CHECKING:
     from harness.stencil.predicted import StencilPredictor
@@ -34,8 +40,6 @@ if TYPE_CHECKING:
 PREDICTED = ("Predicted", "PredictedKNN")
 """The techniques that test a stencil's configurations in a predicted order, then use `auto`."""
 
-_PARALLEL_BUILDS = 4
-
 
 @dataclass(frozen=True)
 class TuneRequest:
@@ -43,41 +47,36 @@ class TuneRequest:
     (harness.api.running).
 
     `space` has the options of measurement, and the inputs of a workload in place of its own;
-    `inputs` are those that are tuned. With a `recording`, its configurations are searched.
-    `warm_start` are recordings to learn from. `seeds` are the user's own configurations, perhaps
-    incomplete. `database` is a path or a URL. `notices` say which inputs of a workload are tuned.
+    `inputs` are those that are tuned. `replay` answers in place of a device; with a `recording`,
+    the configurations are those that it has. `warm_start` are recordings to learn from. `seeds` are
+    the user's own configurations, perhaps incomplete. `database` is a path or a URL. `notices` say
+    what is replayed, and which inputs of a workload are tuned.
     """
 
-    options: TuneOptions
+    options: CampaignOptions
     space: Spec
     inputs: tuple[Input, ...]
     techniques: tuple[str, ...]
-    seeds: tuple[Mapping[str, Any], ...]
+    seeds: Sequence[Mapping[str, Any]]
     database: str
+    replay: ReplayMeasurer | None
     recording: Recording | None
-    warm_start: tuple[Recording, ...]
+    warm_start: Sequence[Recording]
     predictor: StencilPredictor | None
-    notices: tuple[str, ...]
+    notices: Sequence[str]
 
     @property
     def test_limit(self) -> int:
         """The tests of an input at most."""
         return self.options.test_limit or self.space.search.test_limit
 
-    @property
-    def parallelism(self) -> int:
-        """The proposals at once: builds run in parallel; where nothing is built, each proposal can
-        follow from all results."""
-        default = 1 if self.options.replay else _PARALLEL_BUILDS
-        return self.options.parallelism or default
 
-
-def read_request(options: TuneOptions) -> TuneRequest:
-    """Read what the options name, after `TuneOptions.read`. Raises UsageError, RecordingError and
-    ResultsError."""
+def read_request(options: CampaignOptions) -> TuneRequest:
+    """Read what the options name, after `CampaignOptions.read`. Raises UsageError, RecordingError
+    and ResultsError."""
     space = options.space
-    assert not isinstance(space, Path), "TuneOptions.read reads the space"
-    seeds = tuple(map(_read_seed, options.seed_configurations))
+    assert not isinstance(space, Path), "CampaignOptions.read reads the space"
+    seeds = [_read_seed(seed) for seed in options.seed_configurations]
     try:
         Expression(options.inputs or "True")
     except ExpressionError as error:
@@ -93,18 +92,28 @@ def read_request(options: TuneOptions) -> TuneRequest:
             f"--warm-start needs --technique {DEFAULT_TECHNIQUE}, which learns from it; the "
             f"technique is {', '.join(techniques)}; add --technique {DEFAULT_TECHNIQUE}"
         )
-    database = options.database or _default_database(options, space)
-    _check_database(options, database)
-    predictor = _predictor(options, database)
-    recording = None
-    recordings = read_recordings(options.recordings, options.mapping)
+    database = _database(options, space)
+    predictor = _predictor(options, database, space)
+    recording, replay = None, None
+    recordings: Sequence[Recording] = []
+    if options.recordings:
+        recordings = read_recordings(options.recordings, options.mapping)
     if space is None:
         recording, *recordings = recordings
         space = recording_spec(recording)
-    space = space.with_measure(options.measure)
+    if isinstance(options, TuneOptions) and options.measure:
+        space = space.with_measure(options.measure)
     notices: list[str] = []
     if options.inputs_from is not None:
         space, notices = _with_inputs_of(options.inputs_from, space, options, database)
+    if recording is not None:
+        replay = ReplayMeasurer.of(recording)
+        notices = [_summary(recording), *notices, *(f"note: {note}" for note in recording.notes)]
+    elif options.recording is not None:
+        replay = open_replay(options.recording, space)
+        count, device = len(replay.measurements), replay.environment.device
+        line = f"replaying {options.recording}: {count:,} measurements from {device}; none is new"
+        notices.insert(0, line)
     tuned = space if options.inputs is None else space.with_inputs_where(options.inputs)
     return TuneRequest(
         options=options,
@@ -113,10 +122,11 @@ def read_request(options: TuneOptions) -> TuneRequest:
         techniques=techniques,
         seeds=seeds,
         database=database,
+        replay=replay,
         recording=recording,
-        warm_start=tuple(recordings),
+        warm_start=recordings,
         predictor=predictor,
-        notices=tuple(notices),
+        notices=notices,
     )
 
 
@@ -135,7 +145,7 @@ def _read_seed(seed: Path | Mapping[str, Any]) -> Mapping[str, Any]:
     return values
 
 
-def _techniques(options: TuneOptions, space: Spec | None) -> tuple[str, ...]:
+def _techniques(options: CampaignOptions, space: Spec | None) -> tuple[str, ...]:
     """Resolve the techniques: a validation samples uniformly, `auto` follows PREDICTED."""
     if options.validate is not None:
         return ("UniformRandom",)
@@ -146,83 +156,96 @@ def _techniques(options: TuneOptions, space: Spec | None) -> tuple[str, ...]:
     return resolve_techniques(list(dict.fromkeys(names)))
 
 
-def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
+def _predictor(
+    options: CampaignOptions, database: str, space: Spec | None
+) -> StencilPredictor | None:
     """Return the predictor of a stencil's configurations, if the technique needs one."""
     named = [name for name in options.technique if name in PREDICTED]
     if not named:
         return None
-    if options.space_path is None or options.validate is not None:
-        raise UsageError(
-            f"--technique {named[0]} needs the space of a stencil, and no --replay or --validate"
-        )
+    if space is None or options.validate is not None:
+        raise UsageError(f"--technique {named[0]} needs the space of a stencil, and no --validate")
     from harness.stencil.predicted import StencilPredictor  # here: it loads pandas
 
-    return StencilPredictor(database, options.space_path, named[0])
+    return StencilPredictor(database, space.path, named[0])
 
 
-def _default_database(options: TuneOptions, space: Spec | None) -> str:
-    """Return the default path, which keeps replayed results apart from measured ones."""
+def _summary(recording: Recording) -> str:
+    """Describe a recording in a line."""
+    tables = recording.tables.values()
+    outcomes = Counter(outcome for table in tables for outcome in table.outcomes)
+    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items())
+    searched = sum(len(p.values) > 1 for p in recording.parameters)
+    return (
+        f"{recording.path}: {recording.kind} of {recording.title} on {recording.device}; "
+        f"{counts}; {searched} parameters to search"
+    )
+
+
+def _database(options: CampaignOptions, space: Spec | None) -> str:
+    """Return the database, whose default path keeps replayed results apart from measured ones.
+
+    Raises UsageError for a file that is read, and where no file can be made.
+    """
     name = recording_name(options.recordings[0]) if space is None else space.name
-    ending = "db" if options.replay is None else "replay.db"
-    return str(Path("results") / f"{name}.{ending}")
-
-
-def _check_database(options: TuneOptions, database: str) -> None:
-    """Refuse to write to a file that is read, and where no file can be made."""
+    ending = "db" if options.recording is None else "replay.db"
+    database = options.database or str(Path("results") / f"{name}.{ending}")
     path = sqlite_path(database)
     files = [("--warm-start", file) for file in options.warm_recordings]
-    if options.replay is not None:
-        files.insert(0, ("--replay", options.replay))
+    if options.recording is not None:
+        files.insert(0, ("RECORDING", options.recording))
     for option, file in files:
         if path is not None and path.resolve() == file.resolve():
             raise UsageError(f"{option} and --database are both {database}; write to another file")
     check_database(database)
+    return database
 
 
 def _with_inputs_of(
-    workload_path: Path, spec: Spec, options: TuneOptions, database: str
+    workload_path: Path, spec: Spec, options: CampaignOptions, database: str
 ) -> tuple[Spec, list[str]]:
     """Replace the inputs of a space by the most frequent inputs of a workload, which cover a share
     of its calls, and those that a database already has. Also return what to say of them.
 
     A choice is learnt only from configurations that were measured on every input, so these are
-    measured on the earlier inputs as well.
+    measured on the earlier inputs as well. Inputs on which the default cannot be launched are left
+    out: all others are compared with it. Raises UsageError where no input is left.
     """
     workload = read_workload(workload_path, spec.name, spec.features, spec.inputs)
-    workload, notices = _usable(workload, spec)
-    chosen = workload.most_frequent(options.cover or COVER)[: options.most_inputs]
-    stored = [] if options.fresh else _stored_inputs(database, spec)
-    inputs = tuple(dict.fromkeys([*chosen, *stored]))
-    notices += _describe(workload, chosen, len(inputs) - len(chosen))
-    return dataclasses.replace(spec, inputs=inputs), notices
-
-
-def _usable(workload: Workload, spec: Spec) -> tuple[Workload, list[str]]:
-    """Leave out inputs on which the default cannot be launched: all others are compared with it.
-    Also say so. Raises UsageError where no input is left."""
-    calls: dict[Input, int] = {}
     refused: dict[Input, str] = {}
-    for problem, count in workload.calls.items():
+    for problem in workload.calls:
         why = _why_not(spec, problem)
         if why:
             refused[problem] = why
-        else:
-            calls[problem] = count
-    if not refused:
-        return workload, []
-    problem, why = next(iter(refused.items()))
-    if not calls:
-        raise UsageError(
-            f"{workload.path}: the default does not apply to any input, such as ({problem}): {why}"
+    notices: list[str] = []
+    if refused:
+        calls = {problem: n for problem, n in workload.calls.items() if problem not in refused}
+        problem, why = next(iter(refused.items()))
+        reason = f"such as ({problem}): {why}"
+        if not calls:
+            raise UsageError(f"{workload.path}: the default does not apply to any input, {reason}")
+        left_out = sum(workload.calls.values()) - sum(calls.values())
+        notices.append(
+            f"{counted(len(refused), 'input')} with {left_out / workload.total:.1%} of the calls "
+            f"left out, to which the default does not apply, {reason}"
         )
-    left_out = sum(workload.calls.values()) - sum(calls.values())
-    notice = (
-        f"{counted(len(refused), 'input')} with {left_out / workload.total:.1%} of the calls left "
-        f"out, to which the default does not apply, such as ({problem}): {why}"
+        # They still count among all calls, of which a share is covered.
+        unnamed = workload.unnamed + left_out
+        workload = dataclasses.replace(workload, calls=calls, unnamed=unnamed)
+    chosen = workload.most_frequent(options.cover or COVER)[: options.most_inputs]
+    stored = [] if options.fresh else _stored_inputs(database, spec)
+    inputs = tuple(dict.fromkeys([*chosen, *stored]))
+    share = sum(workload.weights(chosen))
+    of_inputs, of_calls = counted(len(workload.calls), "input"), counted(workload.total, "call")
+    notices += workload.notes
+    notices.append(
+        f"{workload.path}: tuning {len(chosen)} of {of_inputs}, with {share:.1%} of {of_calls}"
     )
-    # They still count among all calls, of which a share is covered.
-    unnamed = workload.unnamed + left_out
-    return dataclasses.replace(workload, calls=calls, unnamed=unnamed), [notice]
+    earlier = len(inputs) - len(chosen)
+    if earlier:
+        text = f"the choice also uses {counted(earlier, 'earlier input')} of the database"
+        notices.append(text)
+    return dataclasses.replace(spec, inputs=inputs), notices
 
 
 def _why_not(spec: Spec, problem: Input) -> str:
@@ -242,15 +265,6 @@ def _why_not(spec: Spec, problem: Input) -> str:
     except ExpressionError as error:
         return str(error)
     return ""
-
-
-def _describe(workload: Workload, chosen: list[Input], earlier: int) -> Iterator[str]:
-    yield from workload.notes
-    share = sum(workload.weights(chosen))
-    inputs, calls = counted(len(workload.calls), "input"), counted(workload.total, "call")
-    yield f"{workload.path}: tuning {len(chosen)} of {inputs}, with {share:.1%} of {calls}"
-    if earlier:
-        yield f"the choice also uses {counted(earlier, 'earlier input')} of the database"
 
 
 def _stored_inputs(database: str, spec: Spec) -> list[Input]:

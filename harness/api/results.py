@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.inputs import InputReport
-from harness.api.options import DispatchOptions
 from harness.core.config_diff import DEFAULT
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY, write_output
 from harness.core.records import Config, Input
 from harness.core.text import counted, escaped, suggestion
 from harness.display.inputs import input_cells
+from harness.options.dispatch import DispatchOptions
 from harness.results import without_password
 from harness.results.view import Results, flat_table, read_results
 
@@ -114,7 +114,9 @@ class TuneResults:
     @cached_property
     def findings(self) -> Findings:
         """What is learnt from the results, for the functions of the rooms below."""
-        return findings_of(self.stored)
+        from harness.report.findings import Findings  # here: it loads what learns
+
+        return Findings(self.stored)
 
     # --------------------------------------------------------------------------- outputs
 
@@ -180,8 +182,8 @@ class TuneResults:
             "device": self.stored.campaign.environment.device,
             "spec": space or self.space,
         }
-        options = DispatchOptions.from_arguments("dispatcher", {**arguments, **of_results})
-        with DispatchOptions.naming_arguments(spec="space"):
+        given = {**arguments, **of_results}
+        with DispatchOptions.called("dispatcher", given, spec="space") as options:
             learnt = learn(options, Display())
             if learnt.why_not_written:
                 raise UsageError(learnt.why_not_written)
@@ -217,14 +219,6 @@ class TuneResults:
     def _repr_html_(self) -> str:
         title = html.escape(escaped(self.title))
         return f"<p><b>{title}</b></p>{self.table().to_html(max_rows=_SHOWN)}"
-
-
-def findings_of(stored: Results) -> Findings:
-    """Return what is learnt from results; what was judged before is read from the cache."""
-    from harness.core.kept import Kept
-    from harness.report.findings import Findings  # here: it loads what learns
-
-    return Findings(stored, kept=Kept.in_cache())
 
 
 def _row(report: InputReport) -> dict[str, object]:

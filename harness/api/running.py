@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import platform
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,17 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from harness.analysis.inputs import InputReport
 from harness.api.request import TuneRequest
-from harness.api.tune_options import DATABASE
 from harness.core.errors import DatabaseBusy, UsageError
-from harness.core.kept import Kept
 from harness.core.records import Config, Environment
 from harness.core.text import first_few
 from harness.display.progress import ProgressDisplay
 from harness.fleet.measurers import FleetRequest, open_fleet
 from harness.measure.choose import open_measurers
-from harness.measure.measurer import Measurer
-from harness.recordings.recording import Recording
-from harness.recordings.replay import ReplayMeasurer, open_replay
+from harness.options.tune import DATABASE, TuneOptions
 from harness.results import Store, writing
 from harness.results.fitting import changed_data_lines
 from harness.results.provenance import set_aside_sentence
@@ -41,17 +36,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_PARALLEL_BUILDS = 4
+
 _AGAIN_S = 1.0  # between two attempts to write
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """A campaign, while its measurer and its database are open; the results are there once it has
+    """A campaign, while its devices and its database are open; the results are there once it has
     ended."""
 
     request: TuneRequest
-    measurer: Measurer
-    store: Store
     campaign: Campaign
 
     @cached_property
@@ -66,7 +61,7 @@ class Tuned:
         from harness.report.findings import Findings  # here: it loads what learns
 
         chosen = learners() if self.request.options.json else QUICK
-        return Findings(self.results, Kept.in_cache(), learners=chosen)
+        return Findings(self.results, learners=chosen)
 
     @cached_property
     def reports(self) -> Sequence[InputReport]:
@@ -100,7 +95,18 @@ def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tu
     """
     with ExitStack() as opened:
         # The device first: where it cannot be opened, no database is left behind.
-        pool = opened.enter_context(_open_pool(request, display))
+        lines: list[str] = []
+        if request.replay is None:
+            pool, line = _open_devices(request, opened, display.say)
+            lines.append(line)
+        else:
+            pool = DevicePool({"": request.replay})
+        opened.callback(pool.close)
+        lines += request.notices
+        for notice in pool.notices:
+            lines.append(f"note: {notice}")
+        for line in lines:
+            display.note(line)
         engine = patiently(
             lambda: opened.enter_context(writing(request.database, display.say)),
             request.options.wait,
@@ -109,11 +115,13 @@ def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tu
         store = opened.enter_context(Store(engine))
         plan = _make_plan(request, pool.left[0], store, display)
         campaign = Campaign(plan, pool, store, display)
-        with display.running(None if plan.recording else plan.spec.default):
+        if request.recording is None:
+            display.default = plan.spec.default
+        with display:
             campaign.check_seeds()
             for line in _describe_start(request, campaign):
                 display.note(line)
-        yield Tuned(request, pool.left[0], store, campaign)
+        yield Tuned(request, campaign)
 
 
 def _make_plan(
@@ -138,12 +146,14 @@ def _make_plan(
     stop_at = None
     if options.max_time_s is not None:  # counted from here: devices take a while to open
         stop_at = time.monotonic() + options.max_time_s
+    # Builds run in parallel; where nothing is built, a proposal can follow from all results.
+    parallelism = _PARALLEL_BUILDS if request.replay is None else 1
     search = SearchOptions(
         techniques=request.techniques,
         test_limit=request.test_limit,
         seed=options.seed,
         label=options.label,
-        parallelism=request.parallelism,
+        parallelism=options.parallelism or parallelism,
         stop_at=stop_at,
         seeds=tuple(seeds),
         peak_fraction=spec.search.stop_at,
@@ -153,7 +163,7 @@ def _make_plan(
         options=search,
         number=number,
         cross=options.cross,
-        ablate=options.reduce,
+        ablate=isinstance(options, TuneOptions) and options.reduce,
         finalists=options.finalists,
         target=options.validate,
         warm_start=request.warm_start,
@@ -216,45 +226,17 @@ def _describe_start(request: TuneRequest, campaign: Campaign) -> Iterator[str]:
         )
 
 
-@contextmanager
-def _open_pool(request: TuneRequest, display: ProgressDisplay) -> Iterator[DevicePool]:
-    """Open the devices, or what stands in for them; describe them in a line, and close them at the
-    end."""
-    options, recording = request.options, request.recording
-    with ExitStack() as opened:
-        if recording is not None:
-            pool = DevicePool({"": ReplayMeasurer.of(recording)})
-            line = _describe(recording)
-        elif options.replay is not None:
-            replay = open_replay(options.replay, request.space)
-            pool = DevicePool({"": replay})
-            line = (
-                f"replaying {options.replay}: {len(replay.measurements):,} measurements from "
-                f"{replay.environment.device}; none is new"
-            )
-        else:
-            pool, why = _open_devices(request, opened, display.say)
-            environment = pool.left[0].environment
-            line = f"backend {environment.backend}: {environment}{f'; {why}' if why else ''}"
-        opened.callback(pool.close)
-        display.note(line)
-        for notice in request.notices:
-            display.note(notice)
-        for note in [*pool.notices, *(recording.notes if recording else ())]:
-            display.note(f"note: {note}")
-        yield pool
-
-
 def _open_devices(
     request: TuneRequest, opened: ExitStack, say: Callable[[str], None]
 ) -> tuple[DevicePool, str]:
-    """Open the devices; return them and why they were chosen. `opened` keeps a cluster
+    """Open the devices; return them, and a line that says which and why. `opened` keeps a cluster
     open, and `say` shows what is waited for.
 
     Raises UsageError for several devices that differ, and for several where one input after
     another is sampled.
     """
     options, most = request.options, len(request.inputs)  # an input is with one device
+    assert isinstance(options, TuneOptions), "a replay has no devices"
     joining = None
     if options.cluster is None:
         measurers, why = open_measurers(request.space, options.backend, options.device, most)
@@ -277,19 +259,10 @@ def _open_devices(
         for measurer in reversed([*measurers.values()]):
             measurer.close()
         raise
-    return pool, f"{why}; {pool.describe()}" if pool.is_shared else why
-
-
-def _describe(recording: Recording) -> str:
-    """Describe a recording in a line."""
-    tables = recording.tables.values()
-    outcomes = Counter(outcome for table in tables for outcome in table.outcomes)
-    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items())
-    searched = sum(len(p.values) > 1 for p in recording.parameters)
-    return (
-        f"{recording.path}: {recording.kind} of {recording.title} on {recording.device}; "
-        f"{counts}; {searched} parameters to search"
-    )
+    environment = pool.left[0].environment
+    shared = pool.describe() if pool.is_shared else ""
+    line = f"backend {environment.backend}: {environment}"
+    return pool, "; ".join(filter(None, [line, why, shared]))
 
 
 def patiently(call: Callable[[], T], wait_s: float, say: Callable[[str], None]) -> T:

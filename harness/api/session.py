@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.api.tune_options import TuneOptions
 from harness.core.arrays import own_random
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Value
+from harness.options.tune import ReplayOptions, TuneOptions
 
 if TYPE_CHECKING:
     from harness.api.results import TuneResults
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 @contextmanager
 def session(space: str | Path | Spec | None = None, **arguments: Any) -> Iterator[Session]:
     """Open a campaign of which the caller decides what is measured; its arguments are those of
-    `tune`. At the end of the block, the best are measured again, as `tune` does.
+    `tune`, or with a `recording` those of `replay`. At the end of the block, the best are measured
+    again, as `tune` does.
 
     Each measurement is stored when it ends, and the same call continues. Raises HarnessError.
     """
-    options = TuneOptions.from_arguments("session", {"space": space, **arguments})
-    with TuneOptions.naming_arguments(), ExitStack() as opened:
-        options.check()
+    model = ReplayOptions if "recording" in arguments else TuneOptions
+    arguments["space"] = space
+    with model.called("session", arguments) as options, ExitStack() as opened:
         if options.validate is not None or options.parallelism not in (None, 1):
             raise UsageError("a session tests one at a time; leave out --validate, --parallelism")
         with own_random():

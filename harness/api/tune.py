@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.tune_options import TuneOptions
 from harness.core.arrays import own_random
 from harness.core.errors import ResultsError
+from harness.options.tune import CampaignOptions, ReplayOptions, TuneOptions
 
 if TYPE_CHECKING:
     from harness.api.results import TuneResults
@@ -22,9 +23,22 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
 
     Raises HarnessError, and on Ctrl-C KeyboardInterrupt, whose message says how to continue.
     """
-    options = TuneOptions.from_arguments("tune", {"space": space, **arguments})
-    with TuneOptions.naming_arguments(), own_random():
-        options.check()
+    return _results(TuneOptions, "tune", {"space": space, **arguments})
+
+
+def replay(recording: str | Path, **arguments: Any) -> TuneResults:
+    """Search recorded measurements in place of a device, as `harness replay` does, and return the
+    results.
+
+    With a `space`, its inputs and constraints count. Raises what `tune` does.
+    """
+    return _results(ReplayOptions, "replay", {"recording": recording, **arguments})
+
+
+def _results(
+    model: type[CampaignOptions], function: str, arguments: Mapping[str, object]
+) -> TuneResults:
+    with model.called(function, arguments) as options, own_random():
         # Here, since OpenTuner and others take seconds to load.
         from harness.api.request import read_request
         from harness.api.results import TuneResults
@@ -43,7 +57,7 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
             # Raised anew: a traceback into the search would hide what the person needs to know.
             raise KeyboardInterrupt(
                 f"all measurements are kept in {shown_database(request.database)}. To continue, "
-                f"call tune again with the same arguments{without}; to see them, open_results"
+                f"call {function} again with the same arguments{without}; to see them, open_results"
             ) from None
         if not stored.runs:
             raise ResultsError(f"{request.database}: nothing was measured")
@@ -51,3 +65,4 @@ def tune(space: str | Path | Spec | None = None, **arguments: Any) -> TuneResult
 
 
 tune.__signature__ = TuneOptions.signature(space="space")  # type: ignore[attr-defined]
+replay.__signature__ = ReplayOptions.signature(recording="recording")  # type: ignore[attr-defined]

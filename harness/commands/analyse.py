@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from rich.console import Console
@@ -13,8 +14,6 @@ from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.explain import Samples, explain, importance_text, pooled, samples
 from harness.analysis.summary import summarize
 from harness.api.describing import describe_analyses
-from harness.api.options import AnalyseOptions
-from harness.api.results import findings_of
 from harness.commands.run import print_json
 from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key
@@ -27,6 +26,8 @@ from harness.display.recommendation import choice_sections
 from harness.display.text import make_console, make_table, print_line, print_lines
 from harness.models.starchart import Growth, TreeTarget, describe, settings_below
 from harness.models.starchart.reading import rows_inside
+from harness.options.others import AnalyseOptions
+from harness.report.findings import Findings
 from harness.report.page import by_input as by_input_section
 from harness.results import without_password
 from harness.results.campaigns import StoredCampaign
@@ -44,7 +45,7 @@ def run(options: AnalyseOptions) -> int:
     console = make_console()
     campaigns = read_results(options.database, options.space, options.all_campaigns, builds=False)
     if options.json:
-        print_json(describe_analyses(list(map(findings_of, campaigns))))
+        print_json(describe_analyses(list(map(Findings, campaigns))))
         return 0
     if options.summary:
         _print_summary(console, campaigns)
@@ -65,7 +66,8 @@ def run(options: AnalyseOptions) -> int:
     if options.platforms:
         with console.status("growing one tree for all platforms"):
             print_line(console, "All platforms together:")
-            complete.append(_print_samples(console, pooled(campaigns), options, Kept.in_cache()))
+            drawn = partial(pooled, campaigns)
+            complete.append(_print_tree(console, drawn, options, Kept.in_cache()))
     return 0 if all(complete) else 2
 
 
@@ -105,7 +107,7 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
         print_lines(console, [f"{title}: {why}", *reservations(results)])
         return True
     print_line(console, title, "bold")
-    findings = findings_of(results)
+    findings = Findings(results)
     with console.status("judging the choice by input on held-out inputs"):
         print_line(console, f"\n{findings.advice}")
     notes = [run.notes for run in results.runs]
@@ -113,16 +115,18 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
     lines = list(reservations(results))
     print_lines(console, [*lines, *([""] if lines else [])])
     sections.failures_section(results, default).print(console)
-    measured_sections = (
+    for section in (
         sections.bits_section(findings.bits),
         sections.roofline_section(findings.reports),
         sections.energy_section(findings.energies),
         sections.front_section(findings.energies, default),
-    )
-    for section in filter(None, measured_sections):
-        section.print(console)
+    ):
+        if section is not None:
+            section.print(console)
     with console.status("growing trees"):
-        is_complete = _print_tree(console, results, findings.matrix, options, findings.kept)
+        is_complete = _print_tree(console, partial(samples, results), options, findings.kept)
+        if options.target == SLOWDOWN:
+            print_lines(console, _gadapt_lines(findings.matrix, findings.kept))
     console.print()
     for section in choice_sections(findings.across or findings.why_no_choice, default):
         section.print(console)
@@ -156,36 +160,24 @@ def _check_options(campaigns: Sequence[Results], options: AnalyseOptions) -> Non
 
 
 def _print_tree(
-    console: Console, results: Results, matrix: Matrix, options: AnalyseOptions, kept: Kept
+    console: Console, drawn: Callable[[], Samples], options: AnalyseOptions, kept: Kept
 ) -> bool:
-    """Print the importance of parameters, the accuracy of models, and what the options ask for;
-    the matrix is that of the results.
+    """Print the importance of parameters, the accuracy of models, and what the options ask for.
 
     Return whether everything that was asked for could be printed; the reason is printed otherwise.
     """
     try:
-        found = samples(results)
-    except UsageError as error:
-        print_line(console, f"No tree: {error}")
-        return not options.asks_of_trees
-    is_complete = _print_samples(console, found, options, kept)
-    if options.target == SLOWDOWN:
-        print_lines(console, _gadapt_lines(matrix, kept))
-    return is_complete
-
-
-def _print_samples(console: Console, table: Samples, options: AnalyseOptions, kept: Kept) -> bool:
-    try:
+        table = drawn()
         target = _target(options.target, options.per, table)
-        known = explain(table, target, kept, Growth(options.threshold))
+        explanation = explain(table, target, kept, Growth(options.threshold))
     except UsageError as error:
         print_line(console, f"No tree: {error}")
         return not options.asks_of_trees
-    if known.nothing and not options.asks_of_trees:
-        print_line(console, known.nothing)
+    if explanation.nothing and not options.asks_of_trees:
+        print_line(console, explanation.nothing)
         return True
-    tree = known.tree
-    print_lines(console, known.lines())
+    tree = explanation.tree
+    print_lines(console, explanation.lines())
     if options.inside:
         print_line(console, f"    where {options.inside}: {importance_text(tree, options.inside)}")
     if options.depth:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.api.schemas import CompareDocument
-from harness.commands.options import CompareOptions
+from harness.api.documents import CompareDocument
 from harness.commands.run import print_json
 from harness.compare.comparison import Rules, compare
 from harness.compare.reading import KernelResults, read_kernel_results
@@ -30,6 +29,7 @@ from harness.display.progress import ProgressDisplay
 from harness.display.text import make_console, print_line
 from harness.measure.choose import open_measurer
 from harness.measure.measurer import Measurer
+from harness.options.others import CompareOptions
 from harness.results import Store, check_database, without_password, writing
 from harness.space_file import Spec, load_spec
 

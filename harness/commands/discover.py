@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from harness.commands.options import DiscoverOptions
 from harness.core.files import write_file
 from harness.discover.autotune import triton_texts
 from harness.discover.facts import discover
 from harness.discover.space_file import host_text, space_text, to_do
+from harness.options.others import DiscoverOptions
 
 
 def run(options: DiscoverOptions) -> int:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from harness.analysis.coverage import input_reports
-from harness.commands.options import ENDINGS, ExportOptions
 from harness.core.errors import UsageError
 from harness.core.files import check_output, write_output
 from harness.core.text import escaped, printable
 from harness.display.inputs import claims_lines
+from harness.options.others import ENDINGS, ExportOptions
 from harness.recordings.csv_file import csv_lines
 from harness.recordings.csv_mapping import mapping_text
 from harness.recordings.files import mapping_beside

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.commands.options import MergeOptions
 from harness.core.errors import HarnessError, UsageError
 from harness.core.text import counted
+from harness.options.others import MergeOptions
 from harness.results.database import check_database, reading, writing
 from harness.results.merge import merge_database
 from harness.results.url import sqlite_path, without_password

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.api.schemas import ReportDocument
-from harness.commands.options import ReportOptions
+from harness.api.documents import ReportDocument
 from harness.commands.run import print_json
 from harness.display.text import make_console, print_line
+from harness.options.others import ReportOptions
 from harness.report import write_report
 from harness.results.view import read_results
 

@@ -12,25 +12,17 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
 from harness.core.errors import HarnessError, SpecError
-from harness.core.options import Options
 from harness.core.text import command_line, counted, escaped, suggestion
+from harness.options.others import MODELS
 
 if TYPE_CHECKING:
     from harness.api.documents import JsonDocument
-
-_HOMES = {
-    "analyse": "harness.api.options",
-    "check": "harness.api.options",
-    "dispatch": "harness.api.options",
-    "tune": "harness.api.tune_options",
-}
-"""Where the options of commands are, so that `--help` loads one module."""
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -44,42 +36,25 @@ _ALLOCATIONS = 100_000
 measurements all stay, and it would visit them again and again."""
 
 
-class _Terminated(KeyboardInterrupt):
-    """A signal such as SIGTERM asks the command to end: it ends as at Ctrl-C."""
-
-    def __init__(self, signal_number: int) -> None:
-        super().__init__()
-        self.signal_number = signal_number
-
-
 def run(name: str, arguments: Sequence[str] | None = None) -> int:
     """Run a command with the words of a command line, by default those of this process: read its
-    options, and let them act; or load its module, which may take seconds, and call its `run`.
-    Return the exit code."""
+    options, load its module, which may take seconds, and call its `run`. Return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    options = model_of(name).from_command_line(parse(make_parser(name), words), words)
+    model = MODELS[name]
+    options = model.from_command_line(parse(make_parser(name), words, model.moved), words)
 
     def body() -> int:
         options.check()
-        if hasattr(options, "act"):
-            return int(options.act())
         read = options.read()
         return int(importlib.import_module(f"harness.commands.{name}").run(read))
 
     return guarded(body, getattr(options, "json", False), options.interrupted)
 
 
-def model_of(name: str) -> type[Options]:
-    """Return the options of a command."""
-    home = _HOMES.get(name, "harness.commands.options")
-    model: type[Options] = getattr(importlib.import_module(home), f"{name.title()}Options")
-    return model
-
-
 def make_parser(name: str) -> argparse.ArgumentParser:
     """Make the parser of a command; the docstring of its options is laid out as it is where there
     is an epilogue."""
-    model = model_of(name)
+    model = MODELS[name]
     text = inspect.cleandoc(model.__doc__ or "")
     parser = argparse.ArgumentParser(
         prog=command_line(name),
@@ -93,10 +68,18 @@ def make_parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+def parse(
+    parser: argparse.ArgumentParser,
+    words: Sequence[str],
+    moved: Mapping[str, str] = MappingProxyType({}),
+) -> argparse.Namespace:
     """Parse a command line; end the process for one that is wrong, with --json with a document."""
     if "--json" in words:
         parser.error = partial(_refuse, parser)  # type: ignore[method-assign]
+    for word in words:
+        name = word.partition("=")[0].removeprefix("--")
+        if name in moved and word.startswith("--"):
+            parser.error(f"--{name} is a command now: use {moved[name]}")
     args, unknown = parser.parse_known_args(words)
     if unknown:
         parser.error(_unknown(unknown, parser))
@@ -119,7 +102,8 @@ def guarded(body: Callable[[], int], is_json: bool = False, when_interrupted: st
     except KeyboardInterrupt as interrupt:
         print(f"interrupted{when_interrupted}", file=sys.stderr)
         # As shells count them.
-        return 128 + getattr(interrupt, "signal_number", signal.SIGINT)
+        number = interrupt.args[0] if interrupt.args else signal.SIGINT
+        return 128 + int(number)
     except BrokenPipeError:
         # The reader of our output has gone, so nothing is printed.
         _discard_output()
@@ -144,7 +128,7 @@ def _message(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _ending_in_order() -> Iterator[None]:
-    """Raise _Terminated at the first signal that asks this process to end; the next one kills it.
+    """End as at Ctrl-C at the first signal that asks this process to end; the next one kills it.
 
     Signals that are handled or ignored already, as with nohup, are left alone.
     """
@@ -154,9 +138,9 @@ def _ending_in_order() -> Iterator[None]:
         numbers = []  # only the main thread may set handlers
 
     def end(number: int, frame: FrameType | None) -> None:
-        for each in numbers:
-            signal.signal(each, signal.SIG_DFL)
-        raise _Terminated(number)
+        for handled in numbers:
+            signal.signal(handled, signal.SIG_DFL)
+        raise KeyboardInterrupt(number)
 
     for number in numbers:
         signal.signal(number, end)
@@ -180,7 +164,7 @@ def print_json(document: JsonDocument) -> None:
 
 def _print_error(message: str) -> None:
     """Print an error as a document on standard output."""
-    from harness.api.schemas import ErrorDocument  # here: it takes a while to load
+    from harness.api.documents import ErrorDocument  # here: it takes a while to load
 
     try:
         print_json(ErrorDocument(error=message))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from harness.commands.options import StencilOptions
 from harness.core.errors import UsageError
 from harness.core.files import check_writable, write_folder
 from harness.core.text import command_line, counted
+from harness.options.others import StencilOptions
 from harness.space_file.document import MAX_BYTES
 from harness.stencil.explore import Variant, explore
 from harness.stencil.space_files import Definition, SpaceFolder

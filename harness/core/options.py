@@ -26,9 +26,6 @@ from harness.core.text import printable, suggestion
 
 BACKENDS = ("auto", "cuda", "opencl", "command", "python")
 
-Help = str | Callable[[], str]
-"""What an option means; a function where this takes a while."""
-
 _CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
 _FIELD = re.compile(r'^ {4}(\w+): .*\n(?: {4}[ )\]].*\n)* {4}"""((?s:.*?))"""$', re.MULTILINE)
 _LARGEST = 10**9
@@ -126,7 +123,7 @@ class _Option:
     where it stands by itself; argparse's settings."""
 
     kind: Kind | None
-    help: Help
+    help: str
     names: tuple[str, ...] | None
     settings: Mapping[str, Any]
     several: bool = False
@@ -136,7 +133,7 @@ class _Option:
 def option(
     kind: Kind,
     metavar: str | None = None,
-    help: Help = "",
+    help: str = "",
     *,
     names: tuple[str, ...] = (),
     default: Any = None,
@@ -157,7 +154,7 @@ def option(
     return field(default=default, metadata={_OPTION: made})
 
 
-def argument(kind: Kind, metavar: str | None = None, help: Help = "", **settings: Any) -> Any:
+def argument(kind: Kind, metavar: str | None = None, help: str = "", **settings: Any) -> Any:
     """Make a field that stands by itself on the command line; `nargs` says how many."""
     several = settings.get("nargs") in ("*", "+")
     default: Any = {"?": None, "*": ()}.get(settings.get("nargs", ""), MISSING)
@@ -212,6 +209,8 @@ class Options:
     interrupted: ClassVar[str] = ""
     """What an interruption leaves."""
     allow_abbrev: ClassVar[bool] = True
+    moved: ClassVar[Mapping[str, str]] = {}
+    """By former options, the commands that they are now."""
 
     def check(self) -> None:
         """Raise UsageError for options that exclude each other, before anything slow is loaded."""
@@ -229,8 +228,7 @@ class Options:
         for member, declared in _declared(cls):
             if member.name in cls.groups:
                 group = parser.add_argument_group(cls.groups[member.name])
-            text = declared.help if isinstance(declared.help, str) else declared.help()
-            text = text or texts.get(member.name, "")
+            text = declared.help or texts.get(member.name, "")
             settings = {**declared.settings, "help": text.replace("%", "%%")}
             names = _names(member, declared)
             if declared.kind is not None:
@@ -242,7 +240,7 @@ class Options:
             if names:
                 group.add_argument(*names, dest=member.name, **settings)
             else:
-                group.add_argument(member.name, **settings)
+                parser.add_argument(member.name, **settings)
 
     @classmethod
     def from_command_line(
@@ -258,27 +256,28 @@ class Options:
         return cls(**values)
 
     @classmethod
-    def from_arguments(cls: type[Model], function: str, arguments: Mapping[str, object]) -> Model:
-        """Make options of the arguments of a function in Python.
+    @contextmanager
+    def called(
+        cls: type[Model], function: str, arguments: Mapping[str, object], **renamed: str
+    ) -> Iterator[Model]:
+        """Make options of the arguments of a function in Python, check them, and name arguments in
+        messages in place of a command's options; `renamed` are those with another name than their
+        fields. Faults of a space name no options.
 
-        Raises TypeError for an unknown argument, UsageError for one that may not have its value.
+        Raises TypeError for an unknown argument.
         """
         allowed = {member.name: (member, o) for member, o in _declared(cls) if o.in_python}
-        values = {}
-        for name, value in arguments.items():
+        for name in arguments:
+            if name in cls.moved:
+                raise TypeError(f"{function}() takes no `{name}` now: use {cls.moved[name]}")
             if name not in allowed:
                 hint = suggestion(name, allowed)
                 raise TypeError(f"{function}() has no argument `{name}`; {hint}")
-            values[name] = _taken(*allowed[name], value)
-        return cls(**values)
-
-    @classmethod
-    @contextmanager
-    def naming_arguments(cls, **renamed: str) -> Iterator[None]:
-        """Name the arguments of Python in messages in place of a command's options; `renamed` are
-        those with another name than their fields. Faults of a space name no options."""
         try:
-            yield
+            values = {name: _taken(*allowed[name], value) for name, value in arguments.items()}
+            options = cls(**values)
+            options.check()
+            yield options
         except SpecError:
             raise
         except HarnessError as error:
@@ -307,19 +306,20 @@ class Options:
 
     @classmethod
     def signature(cls, **positional: str) -> inspect.Signature:
-        """Make the signature of a function in Python that takes these options, some of them by
-        position, under a name of their own."""
+        """Make the signature of a function in Python that takes these options, one of them by
+        position, perhaps under another name."""
         kinds = inspect.Parameter
-        parameters = [
-            kinds(
-                positional.get(m.name, m.name),
-                kinds.POSITIONAL_OR_KEYWORD if m.name in positional else kinds.KEYWORD_ONLY,
-                default=kinds.empty if m.default is MISSING else m.default,
-                annotation=m.type,
-            )
-            for m, declared in _declared(cls)
-            if declared.in_python
-        ]
+        parameters: list[inspect.Parameter] = []
+        for member, declared in _declared(cls):
+            if declared.in_python:
+                is_first = member.name in positional
+                parameter = kinds(
+                    positional.get(member.name, member.name),
+                    kinds.POSITIONAL_OR_KEYWORD if is_first else kinds.KEYWORD_ONLY,
+                    default=kinds.empty if member.default is MISSING else member.default,
+                    annotation=member.type,
+                )
+                parameters.insert(0 if is_first else len(parameters), parameter)
         return inspect.Signature(parameters)
 
 

@@ -138,7 +138,7 @@ class ProgressDisplay(_StageProgress):
     def __init__(self, console: Console, quiet: bool = False) -> None:
         self.console = console
         self.quiet = quiet
-        self.default = Config({})
+        self.default = Config({})  # configurations are shown as changes from it
         self.live = console.is_terminal and not console.is_dumb_terminal and not quiet
         # One line at any width: the last column is cut first.
         plain, status = Column(no_wrap=True), Column(no_wrap=True, overflow="ellipsis", ratio=1)
@@ -174,12 +174,6 @@ class ProgressDisplay(_StageProgress):
         if best is None or best.timing is None:
             return _NONE
         return f"best {format_timing(best.timing)}", f" ({difference(best.config, self.default)})"
-
-    def running(self, default: Config | None) -> ProgressDisplay:
-        """Return this display, to enter while a campaign runs: it shows configurations as changes
-        from `default`; without one, whole."""
-        self.default = default or Config({})
-        return self
 
     def __enter__(self) -> ProgressDisplay:
         if self.live:

@@ -53,8 +53,9 @@ def _readable_kind(path: Path) -> FileKind:
     kind = file_kind(path)
     if kind is FileKind.DATABASE:
         raise RecordingError(
-            f"{path}: is a results database; replay it with its space: {command_line('tune')} "
-            f"SPACE --replay {path}; or export it: {command_line('export', str(path))}"
+            f"{path}: is a results database; replay it with its space: "
+            f"{command_line('replay', str(path))} --spec SPACE; or export it: "
+            f"{command_line('export', str(path))}"
         )
     if kind is FileKind.YAML:
         raise RecordingError(
@@ -273,7 +274,7 @@ def open_replay(path: Path, spec: Spec) -> ReplayMeasurer:
     if kind not in (FileKind.DATABASE, FileKind.CSV):
         raise RecordingError(
             f"{path} is {kind.value}; {spec.path} is replayed from a results database or a CSV "
-            "file of its columns. Without a space, --replay reads JSON too"
+            "file of its columns; JSON is read without --spec"
         )
     if kind is FileKind.CSV:
         replay = ReplayMeasurer.of(read_space_csv(path, spec))

@@ -44,7 +44,7 @@ class Findings:
     """
 
     results: Results
-    kept: Kept = field(default_factory=Kept)
+    kept: Kept = field(default_factory=Kept.in_cache)
     weights: Path | None = None
     learners: Sequence[Learner] = field(default_factory=learners)
     seed: int = 0

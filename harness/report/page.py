@@ -14,7 +14,6 @@ from harness.analysis.explain import Explanation
 from harness.analysis.sensors import clock_range
 from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
-from harness.core.kept import Kept
 from harness.core.records import Outcome
 from harness.core.text import command_line, counted, first_few
 from harness.dispatch.study import AUTO, slowdowns_by_input
@@ -66,8 +65,7 @@ def page(
     import jinja2  # here: analyse, which prints some sections, needs none
 
     shown = [results for results in all_results if results.measured or not_measured(results)]
-    cache = Kept.in_cache()
-    all_findings = [Findings(results, cache, weights) for results in shown]
+    all_findings = [Findings(results, weights=weights) for results in shown]
     parts = [_part(findings) for findings in all_findings]
     if not parts:
         why = [sentence for results in all_results for sentence in record_lines(results)]
@@ -312,7 +310,9 @@ def commands(results: Results) -> Iterator[str]:
     typed = dict.fromkeys(c.arguments for c in results.commands if c.arguments)
     if typed and tuned.place:
         yield f"# {tuned.place}:"
-    yield from (command_line("tune", *arguments) for arguments in typed)
+    command = "replay" if results.campaign.environment.backend == "replay" else "tune"
+    for arguments in typed:
+        yield command_line(command, *arguments)
     yield command_line("analyse", *of_space)
     if tuned.is_in_python:
         yield 'harness.tune(space, ...).dispatcher("out")'

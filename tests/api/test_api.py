@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 import harness
-from harness.api.tune_options import TuneOptions
 from harness.commands.run import make_parser
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.display.progress import ProgressDisplay
+from harness.options.tune import TuneOptions
 from harness.stats.timing import TimeRatio
 from tests.helpers.commands import check as check_command
-from tests.helpers.commands import tune as tune_command
+from tests.helpers.commands import replay as replay_command
 from tests.helpers.replays import HOST, RECORDED, FormulaMeasurer, ran, write_recording
 
 Capture = pytest.CaptureFixture[str]
@@ -38,16 +38,17 @@ PUBLIC = [
     "load_space",
     "make_space",
     "open_results",
+    "replay",
     "session",
     "tune",
 ]
 """What docs/reference/python.md promises; a name that goes breaks people's scripts."""
 
 OPTIONS = [
-    "space", "inputs", "inputs_from", "cover", "most_inputs", "backend", "device", "cluster",
-    "insecure", "replay", "mapping", "technique", "test_limit", "max_time_s", "seed_configurations",
-    "warm_start", "validate", "parallelism", "seed", "repeats", "precision", "give_up_at", "cross",
-    "finalists", "reduce", "database", "label", "fresh", "wait", "progress",
+    "space", "inputs", "inputs_from", "cover", "most_inputs", "mapping", "technique", "test_limit",
+    "max_time_s", "seed_configurations", "warm_start", "validate", "parallelism", "seed",
+    "database", "label", "fresh", "wait", "progress", "cross", "finalists", "reduce", "repeats",
+    "precision", "give_up_at", "backend", "device", "cluster", "insecure",
 ]  # fmt: skip
 MEMBERS = [
     "advice", "best", "dispatcher", "findings", "inputs", "measurements", "plot", "report", "rule",
@@ -68,8 +69,8 @@ def tune(recorded: tuple[Path, Path]) -> Callable[..., harness.TuneResults]:
     database = space.parent / "results.db"
 
     def tuned(**options: Any) -> harness.TuneResults:
-        defaults = {"replay": recording, "database": database, "test_limit": 8, "progress": False}
-        return harness.tune(space, **defaults | options)
+        defaults = {"space": space, "database": database, "test_limit": 8, "progress": False}
+        return harness.replay(recording, **defaults | options)
 
     return tuned
 
@@ -99,6 +100,8 @@ def test_arguments_of_tune_and_members_of_results_are_these() -> None:
     import inspect
 
     assert list(inspect.signature(harness.tune).parameters) == OPTIONS
+    of_replay = ["recording", *OPTIONS[: OPTIONS.index("reduce")]]
+    assert list(inspect.signature(harness.replay).parameters) == of_replay
     assert sorted(name for name in dir(harness.TuneResults) if name[0] != "_") == sorted(
         set(MEMBERS) - {"stored"}
     )
@@ -127,8 +130,8 @@ def test_python_and_the_command_share_one_database(
 ) -> None:
     space, recording = recorded
     database = space.parent / "results.db"
-    command = [str(space), "--replay", str(recording), "--database", str(database), "--quiet"]
-    assert tune_command([*command, "--test-limit", "8"]) == 0
+    command = [str(recording), "--spec", str(space), "--database", str(database), "--quiet"]
+    assert replay_command([*command, "--test-limit", "8"]) == 0
     assert "tests were answered from the database" in capsys.readouterr().out
     again = tune()
     assert len(again.stored.searched) == len(results.stored.searched), "it resumes"
@@ -152,6 +155,8 @@ def test_error_is_that_of_the_command(tmp_path: Path) -> None:
         harness.tune(tmp_path / "missing.yaml")
     with pytest.raises(harness.HarnessError, match="name a space"):
         harness.tune()
+    with pytest.raises(TypeError, match=r"tune\(\) takes no `replay` now: use "):
+        harness.tune("space.yaml", replay="r.csv")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"no argument `max_time`; did you mean `max_time_s`\?"):
         harness.tune("space.yaml", max_time=3)  # type: ignore[call-arg]
 
@@ -190,10 +195,10 @@ SEEDS_OF_LISTS = (
 def test_an_error_names_arguments_not_options(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     space, recording = recorded
     (tmp_path / "own.db").write_bytes(recording.read_bytes())
-    with pytest.raises(harness.HarnessError, match=r"^`replay` and `database` are both .*own\.db;"):
-        harness.tune(space, replay=tmp_path / "own.db", database=tmp_path / "own.db")
+    with pytest.raises(harness.HarnessError, match=r"^RECORDING and `database` are both "):
+        harness.replay(tmp_path / "own.db", space=space, database=tmp_path / "own.db")
     with pytest.raises(harness.HarnessError, match=SEEDS_OF_LISTS):
-        harness.tune(space, replay=recording, seed_configurations=[["BLOCK"]])  # type: ignore[list-item]
+        harness.replay(recording, space=space, seed_configurations=[["BLOCK"]])  # type: ignore[list-item]
     command = "run: python -m harness tune x.yaml --database DB; leave out --no-cross or --json"
     assert TuneOptions.in_python(command) == (
         "run: python -m harness tune x.yaml --database DB; leave out `cross=False` or --json"
@@ -213,9 +218,9 @@ def test_ctrl_c_keeps_everything_and_says_how_to_continue(
 
     monkeypatch.setattr(ProgressDisplay, "test", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
-        harness.tune(space, replay=recording, database=database)
+        harness.replay(recording, space=space, database=database)
     assert str(caught.value) == (
-        f"all measurements are kept in {database}. To continue, call tune again with the same "
+        f"all measurements are kept in {database}. To continue, call replay again with the same "
         "arguments; to see them, open_results"
     )
     assert caught.value.__suppress_context__, "no traceback into the search"

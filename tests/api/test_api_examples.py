@@ -109,7 +109,7 @@ def test_cells_of_the_notebook_run_and_its_kernel_is_right(
 def test_analysis_prints_every_space_and_draws_it(tmp_path: Path, capsys: Capture) -> None:
     space, recording = write_recording(tmp_path, RECORDED)
     database = tmp_path / "r.db"
-    harness.tune(space, replay=recording, database=database, test_limit=8, progress=False)
+    harness.replay(recording, space=space, database=database, test_limit=8, progress=False)
     assert example("analyse_results.py").main(str(database), str(tmp_path / "out")) == 0
     assert (tmp_path / "out" / "search-0.svg").is_file()
     assert "formula on " in capsys.readouterr().out

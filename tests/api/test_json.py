@@ -13,9 +13,9 @@ import jsonschema
 import pytest
 
 import harness
-from harness.api.schemas import DOCUMENTS, FORMAT, document_schema
-from harness.commands.options import WITH_JSON
+from harness.api.documents import DOCUMENTS, FORMAT, document_schema
 from harness.commands.run import run as run_command
+from harness.options.others import WITH_JSON
 from harness.space_file import load_spec
 from tests.golden.make import OUTPUTS
 from tests.helpers.dispatch_results import SPACE as DISPATCH_SPACE
@@ -47,7 +47,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     """A space, its recording, and a database of its search."""
     space, recording = write_recording(tmp_path_factory.mktemp("tuned"), REPLAYED)
     database = space.parent / "r.db"
-    harness.tune(space, replay=recording, database=database, test_limit=8, progress=False)
+    harness.replay(recording, space=space, database=database, test_limit=8, progress=False)
     return space, recording, database
 
 
@@ -64,7 +64,7 @@ def test_schema_is_printed_and_is_one(command: str, capsys: Capture) -> None:
         jsonschema.validate({}, printed)
 
 
-@pytest.mark.parametrize("name", ["analyse", "check", "compare", "tune", "tune_replay"])
+@pytest.mark.parametrize("name", ["analyse", "check", "compare", "replay", "tune"])
 def test_a_golden_output_is_one_document_that_fits_its_schema(name: str) -> None:
     line, rest = (OUTPUTS / f"{name}_json.txt").read_text(encoding="utf-8").split("\n", 1)
     document, end = json.JSONDecoder().raw_decode(rest)
@@ -114,7 +114,7 @@ def replayed(folder: Path, rows: Mapping[int, str], default: str) -> tuple[str |
     space, recording = write_space(folder, SMALL), folder / "recording.csv"
     head = "n,BLOCK,outcome,time_s,message\n"
     recording.write_text(head + "".join(f"{rows[n]}{n},64,{default}\n" for n in rows))
-    return space, "--replay", recording, "--database", folder / "r.db", "--test-limit", "1"
+    return recording, "--spec", space, "--database", folder / "r.db", "--test-limit", "1"
 
 
 QUIET = "{n},16,ok,1e-3,\n{n},16,ok,1.01e-3,\n{n},16,ok,1.02e-3,\n"
@@ -124,7 +124,7 @@ NOISY = "{n},16,ok,1e-3,\n{n},16,ok,3e-3,\n{n},16,ok,9e-3,\n"
 def test_tune_says_how_the_default_failed_and_how_sure_times_are(run: Run, tmp_path: Path) -> None:
     rows = {n: (QUIET if n == 8 else NOISY).format(n=n) + f"{n},32,ok,1,\n" for n in (8, 16)}
     words = replayed(tmp_path, rows, "wrong_result,,y[3] is 1")
-    status, document = run("tune", *words, "--test-limit", "3")
+    status, document = run("replay", *words, "--test-limit", "3")
     assert (status, document["has_failed"]) == (0, False)
     failed, everywhere = document["warnings"]
     assert failed == "(n=8): the default failed, wrong_result: y[3] is 1"
@@ -149,12 +149,12 @@ def test_tune_says_how_the_default_failed_and_how_sure_times_are(run: Run, tmp_p
 def test_tune_lists_the_next_commands_as_words(run: Run, tmp_path: Path) -> None:
     rows = {8: QUIET.format(n=8), 16: QUIET.format(n=16)}
     words = replayed(tmp_path, rows, "ok,2e-3,")
-    _, document = run("tune", *words)
+    _, document = run("replay", *words)
     look, again = document["next"]
     assert look == ["python", "-m", "harness", "analyse", str(tmp_path / "r.db")]
-    assert again[:4] == ["python", "-m", "harness", "tune"]
+    assert again[:4] == ["python", "-m", "harness", "replay"]
     assert again[-2:] == ["--test-limit", "2"]
-    _, document = run("tune", *again[4:], "--test-limit", "3")
+    _, document = run("replay", *again[4:], "--test-limit", "3")
     assert document["next"] == [look], "the search is complete"
     for one in document["results"]["inputs"]:
         assert (one["default_outcome"], one["default_message"]) == ("ok", "")
@@ -162,7 +162,7 @@ def test_tune_lists_the_next_commands_as_words(run: Run, tmp_path: Path) -> None
 
 def test_where_nothing_worked_tune_has_failed(run: Run, tmp_path: Path) -> None:
     words = replayed(tmp_path, {8: "", 16: QUIET.format(n=16)}, "crashed,,gone")
-    status, document = run("tune", *words, "--test-limit", "3")
+    status, document = run("replay", *words, "--test-limit", "3")
     assert (status, document["has_failed"]) == (1, True)
 
 

@@ -14,6 +14,7 @@ from harness.api import rechecking
 from harness.core.records import Config, Input, Outcome
 from harness.space_file.workload import read_workload
 from tests.helpers.commands import dispatch
+from tests.helpers.commands import recheck as recheck_command
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
 
 Capture = pytest.CaptureFixture[str]
@@ -63,8 +64,8 @@ def recheck(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> R
 
     def of(measurer: FormulaMeasurer, *more: str) -> tuple[int, str]:
         monkeypatch.setattr(rechecking, "open_measurer", lambda *_: (measurer, "a test"))
-        words = "--recheck", f"{folder}/out", "--spec", f"{folder}/space.yaml"
-        return dispatch([*words, *more]), capsys.readouterr().out
+        words = f"{folder}/out", "--spec", f"{folder}/space.yaml"
+        return recheck_command([*words, *more]), capsys.readouterr().out
 
     return of
 
@@ -130,12 +131,9 @@ def test_a_leaf_without_time_is_not_measured_and_does_not_fall(recheck: Recheck)
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--recheck", "{folder}"], "is not the folder of a dispatcher"),
-        (["--recheck", "{folder}/out", "--json"], "--recheck prints no JSON"),
-        (["--recheck", "{folder}/out", "--spec", "{other}/space.yaml"], "is not what"),
-        (["--recheck", "{folder}/out", "-o", "{folder}/space.yaml"], "space.yaml"),
-        (["{folder}/r.db"], "with -o, the folder to write"),
-        (["{folder}/r.db", "-o", "x", "--max-time", "5m"], "--max-time goes with --recheck"),
+        (["{folder}"], "is not the folder of a dispatcher"),
+        (["{folder}/out", "--spec", "{other}/space.yaml"], "is not what"),
+        (["{folder}/out", "-o", "{folder}/space.yaml"], "space.yaml"),
     ],
 )
 def test_what_cannot_be_rechecked_is_refused(
@@ -144,5 +142,5 @@ def test_what_cannot_be_rechecked_is_refused(
     make_spec(tmp_path, SPACE)
     (tmp_path / "kernel.cl").write_text("kernel BLOCK TILE of another kind")
     named = [word.format(folder=folder, other=tmp_path) for word in words]
-    assert dispatch(named) == 2
+    assert recheck_command(named) == 2
     assert expected in capsys.readouterr().err

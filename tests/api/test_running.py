@@ -13,9 +13,9 @@ from rich.console import Console
 
 from harness.api.request import read_request
 from harness.api.running import open_campaign, tuned
-from harness.api.tune_options import TuneOptions
 from harness.core.records import Config, Input
 from harness.display.progress import ProgressDisplay
+from harness.options.tune import TuneOptions
 from harness.results import Store
 from harness.space_file import load_spec
 from harness.tuning import CampaignPlan
@@ -58,7 +58,9 @@ def test_a_plan_has_all_that_the_options_say_and_the_device_gives(
     assert 0 < plan.options.stop_at - time.monotonic() <= 60
     assert (plan.options.test_limit, plan.options.seed, plan.cross) == (2, 3, False)
     assert (plan.number, plan.ablate, plan.target) == (1, True, None)
+    assert plan.options.parallelism == 4
     assert planned(validate=0.3).target == 0.3
+    assert planned(parallelism=2).options.parallelism == 2
     assert planned().options.stop_at is None
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import harness
 from harness.core.records import Config, Input, Outcome
-from tests.helpers.replays import FormulaMeasurer, formula_s, write_space
+from tests.helpers.replays import RECORDED, FormulaMeasurer, formula_s, write_recording, write_space
 
 FIRST, SECOND = Input({"m": 64, "n": 4096}), Input({"m": 4096, "n": 64})
 FAILS = {"BLOCK": 16, "TILE": 2}
@@ -149,3 +149,13 @@ def test_a_session_without_a_measurement_has_no_results(opening: Callable[..., A
     with opening(FormulaMeasurer()) as s:
         assert list(s.parameters["TILE"]) == [1, 2, 3, 4, 6, 8]
     assert s.results is None
+
+
+def test_a_recording_takes_the_place_of_a_device(tmp_path: Path) -> None:
+    space, recording = write_recording(tmp_path, RECORDED)
+    with harness.session(
+        space, recording=recording, database=tmp_path / "r.db", test_limit=3, progress=False
+    ) as s:
+        while (config := s.ask()) is not None:
+            assert s.measure(config).outcome is not Outcome.LAUNCH_FAILED
+    assert "replay" in s.results.stored.campaign.environment.backend

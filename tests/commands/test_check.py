@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from harness.analysis.failures import group_failures
-from harness.api.schemas import SCHEMA_DIALECT
-from harness.commands.check.checking import describe_host
-from harness.commands.check.inspection import Compiled
-from harness.commands.check.targets import (
+from harness.api.documents import SCHEMA_DIALECT
+from harness.checking.inspection import Compiled
+from harness.checking.space_check import describe_host
+from harness.checking.targets import (
     ARCHITECTURE_LIMITS,
     CompileTarget,
     checked_spaces,
@@ -454,7 +454,7 @@ def test_default_compiles_on_opencl_with_its_local_memory(write, capsys):
 def test_a_space_without_a_source_for_this_device_is_passed_over(write, capsys, monkeypatch):
     of_device = CompileTarget.of_device
     monkeypatch.setattr(
-        "harness.commands.check.targets.CompileTarget.of_device", lambda *_: of_device("opencl")
+        "harness.checking.targets.CompileTarget.of_device", lambda *_: of_device("opencl")
     )
     kernel = {"function": "scale", "source": {"cuda": "scale.cu"}, "host": "scale.py"}
     assert main([str(write(kernel=kernel)), str(write("both"))]) == 0

@@ -17,11 +17,10 @@ import yaml
 
 import harness
 from harness.__main__ import COMMANDS, main
-from harness.commands.options import EXAMPLES
-from harness.commands.run import EXIT_ERROR, guarded, model_of
-from harness.core.options import Options
+from harness.commands.run import EXIT_ERROR, guarded
 from harness.core.text import command_words
 from harness.display.text import make_console
+from harness.options.others import EXAMPLES, MODELS
 from harness.space_file import load_spec
 
 Capture = pytest.CaptureFixture[str]
@@ -30,8 +29,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_list_names_every_command() -> None:
-    models = {model_of(name) for name in COMMANDS}
-    assert models == {m for m in Options.__subclasses__() if m.__module__.startswith("harness.")}
+    assert set(MODELS) == set(COMMANDS)
 
 
 def python(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -211,7 +209,7 @@ def test_an_example_is_written_once_and_loads(name: str, tmp_path: Path, capsys:
     words = ["example", name, "--output", str(tmp_path)]
     assert main(words) == 0
     line = capsys.readouterr().out
-    space = tmp_path / EXAMPLES[name].files[0]
+    space = tmp_path / EXAMPLES[name][0]
     assert line == f"to tune it: {' '.join(command_words('tune', str(space)))}\n"
     assert load_spec(space).inputs
     assert main(words) == 2
@@ -222,8 +220,8 @@ def test_the_wheel_has_the_files_of_the_examples() -> None:
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     patterns = setup["options.package_data"]["harness"].split()
-    for example in EXAMPLES.values():
-        for file in example.files:
+    for files in EXAMPLES.values():
+        for file in files:
             assert (ROOT / "harness/examples" / file).is_file()
             assert any(fnmatch(f"examples/{file}", pattern) for pattern in patterns)
 

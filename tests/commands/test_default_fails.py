@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.commands.check import default_run
+from harness.checking import default_run
 from harness.core.errors import HostModuleError
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.space_file import Spec

@@ -44,7 +44,7 @@ set -euo pipefail
 export PATH={Path(sys.executable).parent}:$PATH
 harness() {{
     case "$*" in
-        tune*--replay*) HARNESS "$@" --test-limit 6 ;;
+        replay*) HARNESS "$@" --test-limit 6 ;;
         tune*blur_gcc*) HARNESS "$@" --inputs "n == 64" --repeats 3 ;;
         tune*) HARNESS "$@" --test-limit 6 --repeats 3 ;;
         *) HARNESS "$@" ;;

@@ -11,7 +11,6 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from harness.commands.options import ENDINGS
 from harness.core.records import (
     Config,
     Environment,
@@ -22,6 +21,7 @@ from harness.core.records import (
     Timing,
     Value,
 )
+from harness.options.others import ENDINGS
 from harness.recordings.csv_file import csv_lines
 from harness.recordings.json_file import t4_texts
 from harness.recordings.replay import open_replay, read_recording

@@ -34,10 +34,10 @@ KERNEL = """\
 #define TILE 1
 kernel void kernel_(global float *A, int B) { A[B] = BLOCK * TILE; }
 """
-TUNE = "tune scale.yaml --replay recording.csv"
+REPLAY = "replay recording.csv --spec scale.yaml"
 
 WRITING = [
-    f"{TUNE} --database new.db --test-limit 2 --no-cross --report page.html",
+    f"{REPLAY} --database new.db --test-limit 2 --no-cross --report page.html",
     "report r.db -o page.html",
     "dispatch r.db --spec scale.yaml -o out",
     "compare r.db r.db --junit j.xml",
@@ -55,9 +55,11 @@ ONLY_NEW = ("discover", "stencil", "example")
 """Commands that replace nothing, not even what they wrote: a person goes on with it."""
 
 READ = {
-    "tune": {"space", "replay", "mapping", "seed_configurations", "warm_start", "inputs_from"},
+    "tune": {"space", "report", "mapping", "seed_configurations", "warm_start", "inputs_from"},
+    "replay": {"space", "recording", "mapping", "seed_configurations", "warm_start", "inputs_from"},
     "check": {"spaces"},
-    "dispatch": {"spec", "weights", "recheck"},
+    "dispatch": {"spec", "weights"},
+    "recheck": {"folder", "spec", "output"},  # tests/api/test_rechecking.py tries its output
     "report": {"weights"},
     "compare": {"spec", "rerun", "base_space", "rerun_database"},
     "discover": {"source"},
@@ -76,7 +78,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(path_of("jacobi2d_5pt"), folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert main([*TUNE.split(), "--database", "r.db", "--quiet"]) == 0
+        assert main([*REPLAY.split(), "--database", "r.db", "--quiet"]) == 0
     return folder
 
 
@@ -157,7 +159,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_done(
         shutil.copy(file, tmp_path)
     monkeypatch.chdir(tmp_path)
     if line.startswith("tune"):
-        monkeypatch.setattr("harness.api.running.open_replay", None)
+        monkeypatch.setattr("harness.api.request.open_replay", None)
     else:
         Path("r.db").write_bytes(b"must not be read")
     before = contents(tmp_path)

@@ -14,7 +14,7 @@ from sqlalchemy import PickleType
 
 from harness.core.records import ENVIRONMENT_FIELDS, Environment
 from harness.results import schema
-from tests.helpers.commands import analyse, compare, dispatch, export, merge, report, tune
+from tests.helpers.commands import analyse, compare, dispatch, export, merge, replay, report
 from tests.helpers.replays import REPLAYED_TWO, write_recording
 from tests.helpers.results_examples import PICKLED, Planted, tamper
 
@@ -29,8 +29,8 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command line of a replay that has written its database once."""
     folder = tmp_path_factory.mktemp("tuned")
     space, recording = write_recording(folder, REPLAYED_TWO)
-    command = [str(space), "--replay", str(recording), "--test-limit", "4", "--quiet"]
-    assert tune([*command, "--database", str(folder / "results.db")]) == 0
+    command = [str(recording), "--spec", str(space), "--test-limit", "4", "--quiet"]
+    assert replay([*command, "--database", str(folder / "results.db")]) == 0
     return command
 
 
@@ -67,7 +67,7 @@ def run_all(command: list[str], database: Path) -> list[int]:
     """Run every command that reads or writes databases; return their exit codes."""
     folder, name = database.parent, str(database)
     commands: list[tuple[Callable[[list[str]], int], list[str]]] = [
-        (tune, [*command, "--database", name]),
+        (replay, [*command, "--database", name]),
         (analyse, [name]),
         (report, [name, "-o", str(folder / "page.html")]),
         (export, [name, "--format", "csv", "--output", str(folder / "out.csv")]),
@@ -84,7 +84,9 @@ def test_pickled_columns_are_never_run(tuned: list[str], database: Path, capsys:
     codes = run_all(tuned, database)
     assert codes == [0, 0, 0, 0, codes[4], 0, 2]  # dispatch has too few inputs
     merging = capsys.readouterr().err
-    assert tune([*tuned, "--test-limit", "8", "--database", str(database)]) == 0  # reads no pickle
+    assert (
+        replay([*tuned, "--test-limit", "8", "--database", str(database)]) == 0
+    )  # reads no pickle
     assert not planted.exists()
     assert f"OpenTuner's record in {database} is refused: " in merging
     assert "mkdir" in merging

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.api.describing import describe_results
-from harness.api.results import findings_of
+from harness.report.findings import Findings
 from harness.results.view import read_results
 from tests.helpers.commands import analyse, dispatch, tune
 
@@ -130,7 +130,7 @@ def test_changed_data_are_measured_anew(folder: Path, capsys: Capture) -> None:
     before = {row.uuid for row in first.rows}
     assert len(then.rows) == len(then.all_rows) - len(before)
     assert before.isdisjoint(row.uuid for row in then.rows)
-    assert changed in describe_results(findings_of(then)).model_dump_json()
+    assert changed in describe_results(Findings(then)).model_dump_json()
     assert "4 tests were answered from the database" in tuned(folder, capsys)
 
 

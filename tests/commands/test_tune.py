@@ -25,7 +25,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Input
 from harness.search import techniques
 from harness.space_file import load_spec
-from tests.helpers.commands import tune
+from tests.helpers.commands import dispatch, replay, tune
 from tests.helpers.replays import (
     REPLAYED,
     REPLAYED_TWO,
@@ -45,20 +45,20 @@ MVMUL = (Path(__file__).parents[1] / "data" / "small_mvmul.yaml").read_text()
 @pytest.fixture
 def replayed(tmp_path: Path) -> list[str]:
     """The command line of a replay in a folder of its own, for two inputs."""
-    return replay(tmp_path, REPLAYED_TWO)
+    return replay_words(tmp_path, REPLAYED_TWO)
 
 
 @pytest.fixture
 def replayed_four(tmp_path: Path) -> list[str]:
     """The same for four inputs."""
-    return replay(tmp_path, REPLAYED)
+    return replay_words(tmp_path, REPLAYED)
 
 
-def replay(tmp_path: Path, text: str) -> list[str]:
+def replay_words(tmp_path: Path, text: str) -> list[str]:
     space, recording = write_recording(tmp_path, text)
     database = tmp_path / "results" / "r.db"
     return [
-        str(space), "--replay", str(recording),
+        str(recording), "--spec", str(space),
         "--database", str(database),
     ]  # fmt: skip
 
@@ -137,9 +137,9 @@ def test_the_report_has_commands_without_passwords(replayed: list[str], tmp_path
     """Of two databases the last one counts; pages and databases are passed on."""
     page, words = tmp_path / "x.html", [replayed[0], "--database", "postgresql://me:sesame@host/x"]
     words += ["--inputs", "m > 99 or n > 99", *replayed[1:], "--report", str(page)]
-    assert tune(words) == 0
+    assert replay(words) == 0
     shown = [word.replace("sesame", "***") for word in words]
-    assert html.escape(shlex.join(["python", "-m", "harness", "tune", *shown])) in (
+    assert html.escape(shlex.join(["python", "-m", "harness", "replay", *shown])) in (
         page.read_text(encoding="utf-8").replace("&#39;", "&#x27;")
     )
     assert query(replayed[-1], "SELECT arguments FROM commands") == [(json.dumps(shown),)]
@@ -150,7 +150,7 @@ def test_the_report_has_commands_without_passwords(replayed: list[str], tmp_path
 
 def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]) -> None:
     options = ["--test-limit", "7", "--technique", "PureRandom", "--label", "mine", "--seed", "3"]
-    assert tune([*replayed, *options]) == 0
+    assert replay([*replayed, *options]) == 0
     counts = query(replayed[-1], "select count(*) from desired_result group by tuning_run_id")
     assert counts == [(7,)] * 2
     assert query(replayed[-1], "select distinct name from tuning_run") == [("mine",)]
@@ -158,7 +158,7 @@ def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]
     assert asked == [("seed",), ("PureRandom",)]
     assert query(replayed[-1], "select distinct technique, seed from runs") == [("PureRandom", 3)]
     options = ["-t", "PureRandom", "-t", "UniformGreedyMutation05", "--test-limit", "15"]
-    assert tune([*replayed, *options]) == 0
+    assert replay([*replayed, *options]) == 0
     asked = query(replayed[-1], "select distinct requestor from desired_result")
     assert {("PureRandom",), ("UniformGreedyMutation05",)} <= {*asked}, "two alternate"
 
@@ -166,13 +166,13 @@ def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]
 def test_a_label_that_opentuner_cannot_store_is_refused(
     replayed: list[str], capsys: Capture
 ) -> None:
-    assert tune([*replayed, "--label", "x" * 129]) == 2
+    assert replay([*replayed, "--label", "x" * 129]) == 2
     assert "--label has 129 characters, and OpenTuner stores 128" in capsys.readouterr().err
 
 
 def test_without_time_to_measure_it_is_no_success(replayed: list[str], capsys: Capture) -> None:
     started = time.monotonic()
-    assert tune([*replayed, "--max-time", "0.001"]) == 1
+    assert replay([*replayed, "--max-time", "0.001"]) == 1
     assert time.monotonic() - started < 10
     message = capsys.readouterr().out
     assert "Nothing was measured, because the time was up" in message
@@ -188,13 +188,24 @@ def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Pa
     space.write_text(space.read_text().replace("launch:", flags))
     seed = tmp_path / "seed.json"
     seed.write_text(json.dumps({"BLOCK": 16, "TILE": 7}))
-    assert tune([*replayed, "--seed-configuration", str(seed)]) == 0
+    assert replay([*replayed, "--seed-configuration", str(seed)]) == 0
     sql = """
         select parameters from desired_result d join configurations c on c.id = configuration_id
         where tuning_run_id = 1 order by d.id
     """
     second = json.loads(str(query(replayed[-1], sql)[1][0]))
     assert second == {"BLOCK": 16, "TILE": 7, "CACHE": False}
+
+
+def test_an_option_that_became_a_command_names_it(capsys: Capture) -> None:
+    for command, option, now in (
+        (tune, "--replay=r.csv", "harness replay RECORDING"),
+        (dispatch, "--recheck", "harness recheck FOLDER"),
+    ):
+        with pytest.raises(SystemExit):
+            command([option])
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert f"{option.partition('=')[0]} is a command now: use `{now}`" in error
 
 
 def test_no_space_is_needed_to_list_what_can_be_asked_for(capsys: Capture) -> None:
@@ -219,8 +230,6 @@ NO_CONDITION = "is a value, not a condition; compare it, such as"
     ("arguments", "message"),
     [
         (["--technique", "PureRandm"], "did you mean `PureRandom`?"),
-        (["--backend", "opencl"], "--replay takes the place of a device; leave out --backend"),
-        (["--replay", "recordin.csv"], "--replay recordin.csv does not exist"),
         (["--seed-configuration", "none.json"], "--seed-configuration none.json does not exist"),
         (["--inputs", "m <"], "--inputs: "),
         (["--inputs", "n >"], "cannot be read"),
@@ -247,27 +256,27 @@ def test_a_command_line_that_cannot_be_carried_out_is_one_error(
     monkeypatch.chdir(tmp_path)
     for name, text in SEEDS.items():
         Path(f"{name}.json").write_text(text)
-    assert tune([*replayed, *arguments]) == 2
+    assert replay([*replayed, *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
 
 
 def test_the_next_command_keeps_what_made_this_run(replayed: list[str], capsys: Capture) -> None:
     options = ["--seed", "5", "-t", "PureRandom", "--label", "my run", "--fresh", "--test-limit=9"]
-    assert tune([*replayed, *options]) == 0
+    assert replay([*replayed, *options]) == 0
     message = capsys.readouterr().out
     assert message.endswith(
         "To continue the search, run the same command with --test-limit 18, without --fresh.\n"
     )
     options.remove("--fresh")
-    assert tune([*replayed, *options, "--test-limit", "18"]) == 0
+    assert replay([*replayed, *options, "--test-limit", "18"]) == 0
     counts = query(replayed[-1], "select count(*) from desired_result group by tuning_run_id")
     assert counts == [(18,)] * 2
     assert "tests were answered from the database" in capsys.readouterr().out
 
 
 def test_a_climb_that_ends_names_another_technique(replayed: list[str], capsys: Capture) -> None:
-    assert tune([*replayed, "-t", "HillClimb", "--seed", "2", "--test-limit", "70"]) == 0
+    assert replay([*replayed, "-t", "HillClimb", "--seed", "2", "--test-limit", "70"]) == 0
     message = capsys.readouterr().out
     assert "HillClimb tested " in message
     assert "To continue with another, run the same command with --technique auto in place of" in (
@@ -278,33 +287,33 @@ def test_a_climb_that_ends_names_another_technique(replayed: list[str], capsys: 
 
 
 def test_a_validation_prints_its_curve_and_its_end(replayed: list[str], capsys: Capture) -> None:
-    assert tune([*replayed, "--validate=0.01", "--test-limit", "10"]) == 0
+    assert replay([*replayed, "--validate=0.01", "--test-limit", "10"]) == 0
     message = capsys.readouterr().out
     assert "on 48 reserved samples" in message
     assert "9 in 10 below" in message
     assert "The limit of 20 samples was spent before the target was reached." in message
     assert message.endswith("run the same command with --test-limit 20.\n")
-    assert tune([*replayed, "--validate", "--test-limit", "10"]) == 0
+    assert replay([*replayed, "--validate", "--test-limit", "10"]) == 0
     assert "(target: an interval of the median below 0.15)" in capsys.readouterr().out
 
 
 def test_selected_inputs_alone_are_tuned(replayed_four: list[str], capsys: Capture) -> None:
     chosen = ["--inputs", "n < 4096 and m > 64"]
-    assert tune([*replayed_four, *chosen]) == 0
+    assert replay([*replayed_four, *chosen]) == 0
     message = capsys.readouterr().out
     features = [
         json.loads(str(row[0])) for row in query(replayed_four[-1], "select features from inputs")
     ]
     assert features == [{"m": 4096, "n": 64}, {"m": 1024, "n": 64}]
     assert message.endswith("run the same command with --test-limit 40.\n")
-    assert tune(replayed_four) == 0
+    assert replay(replayed_four) == 0
     assert "40 tests were answered from the database" in capsys.readouterr().out
 
 
 def test_an_unknown_option_gets_the_nearest(replayed: list[str], capsys: Capture) -> None:
     for word, near in (("--tecnique=PureRandom", "--technique"), ("--test", "--test-limit")):
         with pytest.raises(SystemExit) as exit_:
-            tune([*replayed, word])
+            replay([*replayed, word])
         assert exit_.value.code == 2
         assert f"did you mean `{near}`?" in capsys.readouterr().err
 

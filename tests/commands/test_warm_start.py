@@ -11,10 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.api.request import read_request
-from harness.api.tune_options import TuneOptions
-from harness.space_file import load_spec
-from tests.helpers.commands import export, tune
+from tests.helpers.commands import export, replay
 from tests.helpers.replays import small_space, write_space
 from tests.helpers.results_examples import query
 
@@ -71,7 +68,7 @@ def cache(tmp_path: Path) -> Path:
 def replaying(tmp_path: Path) -> list[str]:
     """The command line of a search of what Kernel Tuner recorded here."""
     here = write_cache(tmp_path / "here.json")
-    return ["--replay", str(here), "--database", str(tmp_path / "r.db"), "--test-limit", "4"]
+    return [str(here), "--database", str(tmp_path / "r.db"), "--test-limit", "4"]
 
 
 @pytest.fixture
@@ -80,7 +77,7 @@ def measuring(tmp_path: Path) -> list[str]:
     space, device = write_space(tmp_path, SPACE), tmp_path / "device.csv"
     write_recording(device, unit=1e-3)
     return [
-        str(space), "--replay", str(device),
+        str(device), "--spec", str(space),
         "--database", str(tmp_path / "r.db"), "--test-limit", "4",
     ]  # fmt: skip
 
@@ -104,7 +101,7 @@ BEST = {"BLOCK": 128, "TILE": 5}
 def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_recording_described(
     replaying: list[str], cache: Path, capsys: Capture
 ) -> None:
-    assert tune([*replaying, "--warm-start", str(cache)]) == 0
+    assert replay([*replaying, "--warm-start", str(cache)]) == 0
     assert configs_of(replaying)[1] == BEST
     assert (
         "warm start from other.json: Kernel Tuner cache of kernel on device 30; 48 configurations, "
@@ -113,19 +110,19 @@ def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_reco
 
 
 def test_every_input_of_a_space_has_the_warm_start(measuring: list[str], cache: Path) -> None:
-    assert tune([*measuring, "--warm-start", str(cache)]) == 0
+    assert replay([*measuring, "--warm-start", str(cache)]) == 0
     assert BEST in configs_of(measuring, 1)[:2]
     assert BEST in configs_of(measuring, 2)[:2]
 
 
 @pytest.mark.parametrize("form", ["t4", "csv"])
 def test_an_export_is_a_warm_start(form: str, measuring: list[str], tmp_path: Path) -> None:
-    assert tune([*measuring, "--test-limit", "48", "-t", "UniformRandom"]) == 0
+    assert replay([*measuring, "--test-limit", "48", "-t", "UniformRandom"]) == 0
     exported = tmp_path / f"exported.{'json' if form == 't4' else 'csv'}"
     database = str(tmp_path / "r.db")
     assert export([database, "--format", form, "--output", str(exported)]) == 0
     again = ["--database", str(tmp_path / "again.db")]
-    assert tune([*measuring, *again, "--warm-start", str(exported)]) == 0
+    assert replay([*measuring, *again, "--warm-start", str(exported)]) == 0
     assert configs_of(again)[1] == BEST
 
 
@@ -133,14 +130,14 @@ def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
     replaying: list[str], cache: Path, capsys: Capture
 ) -> None:
     command = [*replaying, "--warm-start", str(cache)]
-    assert tune(command) == 0
+    assert replay(command) == 0
     again = "To continue the search, run the same command with --test-limit 8."
     assert again in capsys.readouterr().out
     first = configs_of(replaying)
-    assert tune([*command, "--test-limit", "8"]) == 0
+    assert replay([*command, "--test-limit", "8"]) == 0
     assert configs_of(replaying)[:4] == first
     assert len(configs_of(replaying)) == 8
-    assert tune(replaying) == 0
+    assert replay(replaying) == 0
     assert len(configs_of(replaying, 2)) == 4
     techniques = [row[0] for row in rows(replaying, "select technique from runs order by id")]
     assert techniques[0].startswith("GaussianProcess (with data of ")
@@ -155,16 +152,16 @@ IN_DATABASE = ("--warm-start", "database")
 
 def on_device(command: Sequence[str], device: str, *options: str) -> list[str]:
     """The command on another device, a recording of ours with this name."""
-    path = Path(command[2]).parent / device
+    path = Path(command[0]).parent / device
     write_recording(path, unit=1e-4)
-    return [str(path) if word == command[2] else word for word in [*command, *options]]
+    return [str(path) if word == command[0] else word for word in [*command, *options]]
 
 
 @pytest.fixture
 def tuned_elsewhere(measuring: list[str]) -> list[str]:
     """The command line `measuring`, with another device's results in its database."""
     uniform = ("-t", "UniformRandom", "--test-limit", "48")
-    assert tune(on_device(measuring, "other.csv", *uniform)) == 0
+    assert replay(on_device(measuring, "other.csv", *uniform)) == 0
     return measuring
 
 
@@ -177,7 +174,7 @@ def warm_notes(command: Sequence[str]) -> list[Any]:
 
 def test_another_device_starts_every_search(tuned_elsewhere: list[str], capsys: Capture) -> None:
     capsys.readouterr()
-    assert tune([*tuned_elsewhere, *IN_DATABASE]) == 0
+    assert replay([*tuned_elsewhere, *IN_DATABASE]) == 0
     assert configs_of(tuned_elsewhere, 3)[1] == BEST
     assert configs_of(tuned_elsewhere, 4)[1] == BEST
     assert warm_notes(tuned_elsewhere) == [["other.csv"]] * 2
@@ -189,33 +186,33 @@ def test_another_device_starts_every_search(tuned_elsewhere: list[str], capsys: 
 
 def test_without_the_option_the_start_is_cold(tuned_elsewhere: list[str], capsys: Capture) -> None:
     capsys.readouterr()
-    assert tune(tuned_elsewhere) == 0
+    assert replay(tuned_elsewhere) == 0
     assert "warm start" not in capsys.readouterr().out
     assert BEST not in configs_of(tuned_elsewhere, 3)
     assert warm_notes(tuned_elsewhere) == [None, None]
 
 
 def test_the_same_device_is_no_warm_start(measuring: list[str], capsys: Capture) -> None:
-    assert tune(measuring) == 0
-    assert tune([*measuring, "--seed", "1", *IN_DATABASE]) == 0
+    assert replay(measuring) == 0
+    assert replay([*measuring, "--seed", "1", *IN_DATABASE]) == 0
     assert "no warm start from" in capsys.readouterr().out
     assert warm_notes(measuring) == [None] * 4
 
 
 def test_a_run_goes_on_as_it_began(measuring: list[str], tmp_path: Path, capsys: Capture) -> None:
-    assert tune(on_device(measuring, "other.csv")) == 0
+    assert replay(on_device(measuring, "other.csv")) == 0
     database = Path(measuring[4])
-    assert tune([*measuring, *IN_DATABASE]) == 0
+    assert replay([*measuring, *IN_DATABASE]) == 0
     copy = tmp_path / "copy.db"
     with sqlite3.connect(database) as source, sqlite3.connect(copy) as target:
         source.backup(target)
     # In one of the two the other device has measured more meanwhile, and a third one began.
-    assert tune(on_device(measuring, "other.csv", "--test-limit", "40")) == 0
-    assert tune(on_device(measuring, "third.csv")) == 0
+    assert replay(on_device(measuring, "other.csv", "--test-limit", "40")) == 0
+    assert replay(on_device(measuring, "third.csv")) == 0
     alone = [str(copy) if word == str(database) else word for word in measuring]
     for command in (measuring, alone):
         capsys.readouterr()
-        assert tune([*command, "--test-limit", "12"]) == 0
+        assert replay([*command, "--test-limit", "12"]) == 0
         assert "warm start from the results of other.csv in" in capsys.readouterr().out
         assert len(configs_of(command, 3)) == 12
     assert configs_of(measuring, 3) == configs_of(alone, 3)
@@ -223,11 +220,11 @@ def test_a_run_goes_on_as_it_began(measuring: list[str], tmp_path: Path, capsys:
 
 
 def test_a_run_that_began_without_others_goes_on_so(measuring: list[str], capsys: Capture) -> None:
-    assert tune(measuring) == 0
+    assert replay(measuring) == 0
     first = configs_of(measuring)
-    assert tune(on_device(measuring, "other.csv")) == 0
+    assert replay(on_device(measuring, "other.csv")) == 0
     capsys.readouterr()
-    assert tune([*measuring, *IN_DATABASE, "--test-limit", "8"]) == 0
+    assert replay([*measuring, *IN_DATABASE, "--test-limit", "8"]) == 0
     assert "warm start from" not in capsys.readouterr().out.replace("no warm start from", "")
     assert configs_of(measuring)[:4] == first
     assert len(configs_of(measuring)) == 8
@@ -236,7 +233,7 @@ def test_a_run_that_began_without_others_goes_on_so(measuring: list[str], capsys
 def test_lost_results_of_another_device_are_one_message(
     tuned_elsewhere: list[str], capsys: Capture
 ) -> None:
-    assert tune([*tuned_elsewhere, *IN_DATABASE]) == 0
+    assert replay([*tuned_elsewhere, *IN_DATABASE]) == 0
     with sqlite3.connect(tuned_elsewhere[4]) as connection:
         for run_id in (3, 4):
             (text,) = connection.execute(f"select notes from runs where id = {run_id}").fetchone()
@@ -247,7 +244,7 @@ def test_lost_results_of_another_device_are_one_message(
                 "update runs set notes = ? where id = ?", (json.dumps(notes), run_id)
             )
     capsys.readouterr()
-    assert tune([*tuned_elsewhere, "--test-limit", "6"]) == 0
+    assert replay([*tuned_elsewhere, "--test-limit", "6"]) == 0
     assert (
         "the results of other.csv, from which the search began, are no longer in the database; it "
         "goes on without them"
@@ -255,13 +252,13 @@ def test_lost_results_of_another_device_are_one_message(
 
 
 def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere: list[str]) -> None:
-    space = Path(tuned_elsewhere[0])
+    space = Path(tuned_elsewhere[2])
     space.write_text(space.read_text().replace("max: 512", "max: 64"))
-    device = Path(tuned_elsewhere[2])
+    device = Path(tuned_elsewhere[0])
     lines = device.read_text().splitlines()
     fitting = [line for line in lines if line.split(",")[1] in ("BLOCK", "16", "32", "64")]
     device.write_text("\n".join(fitting) + "\n")
-    assert tune([*tuned_elsewhere, *IN_DATABASE]) == 0
+    assert replay([*tuned_elsewhere, *IN_DATABASE]) == 0
     assert all(config["BLOCK"] <= 64 for config in configs_of(tuned_elsewhere, 3))
     assert warm_notes(tuned_elsewhere) == [["other.csv"]] * 2
 
@@ -283,7 +280,7 @@ def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
     other = tmp_path / "other.json"
     if content is not None:
         other.write_text(content)
-    assert tune([*measuring, "--warm-start", str(other)]) == 2
+    assert replay([*measuring, "--warm-start", str(other)]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert not (tmp_path / "r.db").exists()
@@ -320,7 +317,7 @@ def test_a_recording_of_no_use_is_one_error(
             for k, cell in enumerate(cells)
         },
     )
-    assert tune([*measuring, "--warm-start", str(other)]) == 2
+    assert replay([*measuring, "--warm-start", str(other)]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert rows(measuring, "select count(*) from measurements") == [(0,)]
@@ -332,7 +329,7 @@ def test_a_recording_of_no_use_is_one_error(
 def test_a_technique_that_learns_from_no_recording_is_refused_one(
     options: list[str], measuring: list[str], cache: Path, capsys: Capture
 ) -> None:
-    assert tune([*measuring, "--warm-start", str(cache), *options]) == 2
+    assert replay([*measuring, "--warm-start", str(cache), *options]) == 2
     error = capsys.readouterr().err
     assert "--warm-start needs --technique GaussianProcess, which learns from it; the" in error
     assert "add --technique GaussianProcess" in error
@@ -340,7 +337,7 @@ def test_a_technique_that_learns_from_no_recording_is_refused_one(
 
 def test_beside_others_the_learner_has_the_warm_start(measuring: list[str], cache: Path) -> None:
     options = ["-t", "PureRandom", "-t", "GaussianProcess", "--warm-start", str(cache)]
-    assert tune([*measuring, *options]) == 0
+    assert replay([*measuring, *options]) == 0
     assert BEST in configs_of(measuring)
 
 
@@ -350,15 +347,12 @@ def test_beside_others_the_learner_has_the_warm_start(measuring: list[str], cach
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, 4),
-        ({"parallelism": 2}, 2),
-        ({"replay": Path("r.csv")}, 1),
-        ({"replay": Path("r.csv"), "parallelism": 3}, 3),
+        ([], 1),
+        (["--parallelism", "3"], 3),
     ],
 )
-def test_four_proposals_are_built_at_once_but_nothing_is_built_for_a_recording(
-    options: Mapping[str, Any], expected: int, tmp_path: Path
+def test_nothing_is_built_for_a_recording_so_each_proposal_follows_from_all_results(
+    options: list[str], expected: int, measuring: list[str]
 ) -> None:
-    space, database = load_spec(write_space(tmp_path, SPACE)), str(tmp_path / "r.db")
-    request = read_request(TuneOptions(space=space, database=database, **options))
-    assert request.parallelism == expected
+    assert replay([*measuring, *options]) == 0
+    assert set(rows(measuring, "select parallelism from runs")) == {(expected,)}

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from harness.api.request import TuneRequest, read_request
-from harness.api.tune_options import TuneOptions
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Input
+from harness.options.tune import TuneOptions
 from harness.space_file import Constraint, Spec, load_spec
 from harness.space_file.workload import Workload, read_workload
-from tests.helpers.commands import tune
+from tests.helpers.commands import replay, tune
 from tests.helpers.replays import RECORDED, write_recording
 
 Capture = pytest.CaptureFixture[str]
@@ -135,14 +135,14 @@ def test_tune_takes_the_inputs_that_cover_the_calls_and_those_of_the_database(
     space, recording = recorded
     one, other = load_spec(space).inputs
     database, calls = tmp_path / "r.db", tmp_path / "calls.csv"
-    words = [str(space), "--replay", str(recording), "--database", str(database)]
+    words = [str(recording), "--spec", str(space), "--database", str(database)]
     words += ["--test-limit", "5"]
     calls.write_text(f"m,n,calls\n{one['m']},{one['n']},1\n{other['m']},{other['n']},9\n")
-    assert tune([*words, "--inputs-from", str(calls), "--cover", "0.9"]) == 0
+    assert replay([*words, "--inputs-from", str(calls), "--cover", "0.9"]) == 0
     assert f"{calls}: tuning 1 of 2 inputs, with 90.0% of 10 calls" in capsys.readouterr().out
     assert inputs_of(database) == [other]
     calls.write_text(f"m,n,calls\n{one['m']},{one['n']},1\n")
-    assert tune([*words, "--inputs-from", str(calls)]) == 0
+    assert replay([*words, "--inputs-from", str(calls)]) == 0
     message = capsys.readouterr().out
     assert "tuning 1 of 1 input, with 100.0% of 1 call" in message
     assert "the choice also uses 1 earlier input of the database" in message

@@ -28,7 +28,7 @@ from harness.dispatch.loaders.trying import TryingKernel
 from harness.dispatch.package import files_of
 from harness.space_file import Spec, load_spec
 from harness.space_file.workload import Workload, read_workload
-from tests.helpers.commands import tune
+from tests.helpers.commands import replay
 from tests.helpers.dispatch_examples import (
     FEATURES,
     PROVENANCE,
@@ -387,6 +387,6 @@ def test_example_records_a_workload_that_tune_reads(tmp_path: Path, capsys: Capt
     header, *lines = calls.read_text().splitlines()
     assert header == "m,n,calls,choice"
     assert [line.rpartition(",")[0] for line in lines] == [f"{one},1" for one in inputs]
-    words = [str(space), "--replay", str(recording), "--database", str(tmp_path / "r.db")]
-    assert tune([*words, "--test-limit", "2", "--inputs-from", str(calls)]) == 0
+    words = [str(recording), "--spec", str(space), "--database", str(tmp_path / "r.db")]
+    assert replay([*words, "--test-limit", "2", "--inputs-from", str(calls)]) == 0
     assert f"with 100.0% of {len(inputs)} calls" in capsys.readouterr().out

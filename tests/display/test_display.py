@@ -317,7 +317,9 @@ def shown(
     """Print a run: a search, a stage without steps, and a stage of two steps."""
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=terminal, width=100, highlight=False)
-    with ProgressDisplay(console, quiet).running(default) as display:
+    display = ProgressDisplay(console, quiet)
+    display.default = default or Config({})
+    with display:
         display.begin_stage("[1/2] m=64, n=4096", len(found))
         for progress in make_progress(folder, *found):
             display.test(progress)

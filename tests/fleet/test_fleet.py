@@ -14,11 +14,11 @@ from typing import Any, cast
 import pytest
 
 import harness
-from harness.api.tune_options import TuneOptions
 from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
 from harness.fleet.agent import FleetDevice, Offer, OpenedDevice
 from harness.fleet.cluster import Cluster, check_address
 from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
+from harness.options.tune import TuneOptions
 from tests.helpers.dask_workers import local_workers, offering
 from tests.helpers.fleet_program import write_program
 from tests.helpers.planted import until

@@ -43,23 +43,23 @@ OPENED = "harness.api.running.open_measurers"
 AGAIN = "python -m tests.golden.make"
 
 CASES: dict[str, Sequence[str]] = {
-    "tune": ["tune rows.yaml --database rows.db --quiet --report tuned.html"],
+    "tune": [
+        "tune rows.yaml --database rows.db --quiet --report tuned.html",
+        "tune --list-techniques",
+    ],
     "tune_json": ["tune rows.yaml --database rows.db --json --quiet"],
     "tune_changed": ["tune changed/rows.yaml --database changed.db --quiet --inputs m==1024"],
     "tune_elsewhere": [
         "tune rows.yaml --database elsewhere.db --test-limit 8 --quiet --inputs m<=256"
     ],
-    "tune_replay": [
-        "tune --replay convolution.json --quiet --test-limit 30 -t UniformRandom",
-        "tune --replay convolution.json --quiet --test-limit 30 -t AUCBanditMetaTechniqueA --fresh",
-        "tune --replay times.csv --database times.db --quiet -t UniformRandom",
-        "tune rows.yaml --replay rows.db --database again.db --quiet --test-limit 8 --inputs n<=64",
-        "tune --replay convolution.json --quiet --database v.db --validate 0.3",
-        "tune --list-techniques",
+    "replay": [
+        "replay convolution.json --quiet --test-limit 30 -t UniformRandom",
+        "replay convolution.json --quiet --test-limit 30 -t AUCBanditMetaTechniqueA --fresh",
+        "replay times.csv --database times.db --quiet -t UniformRandom",
+        "replay rows.db --spec rows.yaml --database again.db --quiet --test-limit 8 --inputs n<=64",
+        "replay convolution.json --quiet --database v.db --validate 0.3",
     ],
-    "tune_replay_json": [
-        "tune --replay times.csv --database times.db --json --quiet -t UniformRandom"
-    ],
+    "replay_json": ["replay times.csv --database times.db --json --quiet -t UniformRandom"],
     "merge": ["merge all.db rows.db elsewhere.db", "merge all.db rows.db"],
     "analyse": [
         "analyse rows.db",

@@ -14,7 +14,7 @@ from typing import Any
 
 import jsonschema
 
-from harness.api.schemas import document_schema
+from harness.api.documents import document_schema
 from harness.core.records import (
     Config,
     Environment,

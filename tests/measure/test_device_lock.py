@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.check.default_run import run_default
+from harness.checking.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
 from harness.measure.cuda.gpus import CudaGpu
 from harness.measure.devices import Backend

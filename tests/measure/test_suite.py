@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.commands.check.targets import CompileTarget, checked_spaces
+from harness.checking.targets import CompileTarget, checked_spaces
 from harness.core.program import Launch
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.cuda.cubin import kernel_symbol, parameter_places

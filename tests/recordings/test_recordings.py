@@ -18,7 +18,7 @@ from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.recordings import files
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ListedSpace, read_recording, recording_spec
-from tests.helpers.commands import tune
+from tests.helpers.commands import replay as replay_command
 
 Capture = pytest.CaptureFixture[str]
 
@@ -627,8 +627,8 @@ def replay(path: Path, tmp_path: Path, capsys: Capture) -> Replay:
     """Tune the recording with options; return what is printed."""
 
     def replayed(*options: str, status: int = 0) -> str:
-        command = ["--replay", str(path), "--database", str(tmp_path / "r.db"), *options]
-        assert tune(command) == status
+        command = [str(path), "--database", str(tmp_path / "r.db"), *options]
+        assert replay_command(command) == status
         return capsys.readouterr().out
 
     return replayed
@@ -668,20 +668,20 @@ def test_a_wrong_option_is_refused_before_a_recording_is_read(path: Path, capsys
     path.write_text('{"cache": x')  # which cannot be read
     for option, message in (
         (["--technique", "PureRandm"], "did you mean `PureRandom`?"),
-        (["--database", str(path)], "--replay and --database are both"),
+        (["--database", str(path)], "RECORDING and --database are both"),
         (["--inputs", "n <"], "--inputs: "),
         (["--warm-start", str(path), "-t", "PureRandom"], "--warm-start needs --technique"),
     ):
-        assert tune(["--replay", str(path), *option]) == 2
+        assert replay_command([str(path), *option]) == 2
         assert message in capsys.readouterr().err
-    assert tune(["--replay", str(path)]) == 2
+    assert replay_command([str(path)]) == 2
     assert "is not JSON, or cut short" in capsys.readouterr().err
 
 
 def test_inputs_choose_among_those_recorded(tmp_path: Path, capsys: Capture) -> None:
     read_rows(tmp_path, "64,16,row,1,1,passed,", "32,16,row,1,1,passed,", "32,8,row,2,1,passed,")
-    command = ["--replay", str(tmp_path / "recording.csv"), "--inputs", "n < 64", "--quiet"]
-    assert tune([*command, "--database", str(tmp_path / "r.db")]) == 0
+    command = [str(tmp_path / "recording.csv"), "--inputs", "n < 64", "--quiet"]
+    assert replay_command([*command, "--database", str(tmp_path / "r.db")]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith(" n=")]
     assert [row.split()[0] for row in rows] == ["n=32"]
 
@@ -689,11 +689,9 @@ def test_inputs_choose_among_those_recorded(tmp_path: Path, capsys: Capture) -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("r.json --mapping m.yaml", "--mapping needs --warm-start FILE, or --replay"),
-        ("space.yaml --replay r.json", "space.yaml does not exist"),
-        ("--replay q.json", "--replay q.json does not exist; did you mean `r.json`?"),
-        ("--replay r.json --repeats 3", "--repeats says how launches are timed, but a"),
-        ("", "name a space, for example spaces/mvmul.yaml, or --replay FILE"),
+        ("r.json --spec s.yaml --mapping m.yaml", "--mapping needs --warm-start FILE, or a replay"),
+        ("r.json --spec space.yaml", "space.yaml does not exist"),
+        ("q.json", "q.json does not exist; did you mean `r.json`?"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
@@ -701,7 +699,7 @@ def test_options_that_do_not_go_together_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     landscape(Path("r.json"))
-    assert tune(options.split()) == 2
+    assert replay_command(options.split()) == 2
     assert message in capsys.readouterr().err
 
 

@@ -15,7 +15,7 @@ from harness.recordings import csv_file
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
-from tests.helpers.commands import tune
+from tests.helpers.commands import replay
 from tests.helpers.replays import SPACE, make_spec, write_recording
 from tests.helpers.results_examples import begin_search, make_plan, opened, tamper
 
@@ -89,8 +89,8 @@ WORDS = SPACE.replace("features: [m, n]", "features: [m, n, matrix]").replace(
 
 def test_feature_may_be_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     space, recording = write_recording(tmp_path, WORDS.replace("max: 64,", "max: 8,"))
-    command = [str(space), "--replay", str(recording), "--test-limit", "3", "--quiet"]
-    assert tune([*command, "--database", str(tmp_path / "results.db")]) == 0
+    command = [str(recording), "--spec", str(space), "--test-limit", "3", "--quiet"]
+    assert replay([*command, "--database", str(tmp_path / "results.db")]) == 0
     output = capsys.readouterr().out
     assert "matrix=1e3" in output
     assert "matrix=dense" in output

@@ -190,7 +190,9 @@ def test_the_commands_are_as_they_were_typed(results: Results) -> None:
     (command,) = results.commands
     typed = [("x.yaml", "--inputs", "n > 7"), ("x.yaml",), ("x.yaml",)]
     repeated = tuple(dataclasses.replace(command, arguments=words) for words in typed)
-    lines = list(commands(dataclasses.replace(results, commands=repeated)))
+    replayed = dataclasses.replace(results, commands=repeated)
+    assert next(commands(replayed)) == "python -m harness replay x.yaml --inputs 'n > 7'"
+    lines = list(commands(replayed_as("opencl", replayed)))
     assert lines[:2] == [
         "python -m harness tune x.yaml --inputs 'n > 7'",
         "python -m harness tune x.yaml",

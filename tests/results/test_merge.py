@@ -24,7 +24,7 @@ from harness.results import (
 )
 from harness.results.view import read_results
 from tests.helpers.commands import merge as main
-from tests.helpers.commands import tune
+from tests.helpers.commands import replay
 from tests.helpers.replays import REPLAYED_TWO, write_recording
 from tests.helpers.results_examples import (
     ENVIRONMENT,
@@ -353,9 +353,9 @@ def test_a_search_goes_on_where_it_was_merged(tmp_path: Path) -> None:
     from opentuner.resultsdb.models import TuningRun
 
     space, recording = write_recording(tmp_path, REPLAYED_TWO)
-    command = [str(space), "--replay", str(recording), *OPTIONS]
+    command = [str(recording), "--spec", str(space), *OPTIONS]
     one, out = str(tmp_path / "one.db"), str(tmp_path / "out.db")
-    assert tune([*command, "--test-limit", "2", "--database", one]) == 0
+    assert replay([*command, "--test-limit", "2", "--database", one]) == 0
     assert main([out, one]) == 0
     counts = {name: query(Path(one), f"SELECT count(*) FROM {name}") for name in TABLES}
     assert {name: query(Path(out), f"SELECT count(*) FROM {name}") for name in TABLES} == counts
@@ -369,7 +369,7 @@ def test_a_search_goes_on_where_it_was_merged(tmp_path: Path) -> None:
     session.remove()
     engine.dispose()
 
-    assert tune([*command, "--test-limit", "4", "--database", out]) == 0
+    assert replay([*command, "--test-limit", "4", "--database", out]) == 0
     searched = "SELECT count(*) FROM runs"
     assert query(Path(out), searched) == query(Path(one), searched)  # no run began anew
     assert query(Path(out), "SELECT count(*) FROM desired_result") == [(8,)]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness.analysis.coverage import input_reports
-from harness.api.results import findings_of
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.report.findings import Findings
 from harness.results.schema import CROSS
 from harness.results.view import read_results, the_one
 from harness.tuning.state import State
@@ -108,7 +108,7 @@ def test_the_single_configuration_and_the_table_have_the_same_name(tmp_path: Pat
     done = ran(make_spec(tmp_path, space), tmp_path / "r.db", OpenCl())
     assert all(len(one.needed) < 3 for one in done.results.ablations.values())
     results = the_one(read_results([str(tmp_path / "r.db")]))
-    findings = findings_of(results)
+    findings = Findings(results)
     parts = {report.best.config for report in findings.reports if report.best}
     assert [report.best.config for report in done.reports] == [
         report.best.config for report in findings.reports if report.best

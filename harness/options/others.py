@@ -1,23 +1,22 @@
-"""The options of the commands that are no functions of Python. `act` runs a small command."""
+"""The options of the other commands, and the list of all."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from harness.api.options import PAGE, device_option, json_flag
+from harness.analysis import SLOWDOWN
 from harness.compare import FEWEST_OCCASIONS, LEVEL, MOST_OCCASIONS, OCCASIONS, RUN_NOISE, THRESHOLD
 from harness.core.errors import UsageError
-from harness.core.files import check_output, check_writable, write_file
+from harness.core.files import check_output, check_writable
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
-from harness.core.text import command_line, escaped
-
-_FILES = Path(__file__).resolve().parents[1] / "examples"
-"""Links to folders of the repository; copies of a few of their files in a wheel."""
+from harness.options.check import CheckOptions
+from harness.options.dispatch import DispatchOptions, RecheckOptions
+from harness.options.shared import PAGE, device_option, json_flag
+from harness.options.tune import ReplayOptions, TuneOptions
 
 ENDINGS = {"t4": ".t4.json", "csv": ".csv"}
 
@@ -71,65 +70,42 @@ Exit code: 0 on success, 2 for an error in a pragma, in the list or in the comma
 # ---------------------------------------------------------------------------------- example
 
 
-@dataclass(frozen=True)
-class _Example:
-    """What an example shows, and its files: first the space."""
-
-    summary: str
-    files: tuple[str, ...]
-
-
-def _kernel_example(summary: str, space: str, *kernels: str) -> _Example:
-    return _Example(summary, (f"spaces/{space}", *(f"kernels/{file}" for file in kernels)))
-
-
-EXAMPLES = {
-    "mvmul": _kernel_example(
-        "a matrix-vector product for OpenCL and CUDA, over matrices of many shapes",
-        *("mvmul.yaml", "mvmul.cl", "mvmul.py", "portable.h"),
+EXAMPLES: Mapping[str, Sequence[str]] = {
+    "mvmul": ("spaces/mvmul.yaml", "kernels/mvmul.cl", "kernels/mvmul.py", "kernels/portable.h"),
+    "transpose": (
+        "spaces/transpose.yaml",
+        "kernels/transpose.cl",
+        "kernels/transpose.py",
+        "kernels/portable.h",
     ),
-    "transpose": _kernel_example(
-        "a matrix transpose with four configurations",
-        *("transpose.yaml", "transpose.cl", "transpose.py", "portable.h"),
+    "softmax": (
+        "spaces/modern/softmax.yaml",
+        "kernels/softmax.cu",
+        "kernels/softmax.cl",
+        "kernels/softmax.py",
     ),
-    "softmax": _kernel_example(
-        "a softmax in half precision, in C++ for CUDA and in C for OpenCL",
-        *("modern/softmax.yaml", "softmax.cu", "softmax.cl", "softmax.py"),
-    ),
-    "blur": _Example(
-        "a C program and gcc's flags; needs no GPU", ("spaces/blur_gcc.yaml", "examples/blur.c")
-    ),
+    "blur": ("spaces/blur_gcc.yaml", "examples/blur.c"),
 }
-
-
-def _examples() -> str:
-    return "; ".join(f"{name}: {example.summary}" for name, example in EXAMPLES.items())
+"""The files of each example, first the space."""
 
 
 @dataclass(frozen=True)
 class ExampleOptions(Options):
     """Write an example to tune: a space, and the kernel or program that it names."""
 
-    name: str = argument(TEXT, None, _examples, choices=tuple(EXAMPLES))
+    name: str = argument(TEXT, choices=tuple(EXAMPLES))
+    """mvmul: a matrix-vector product for OpenCL and CUDA, over matrices of many shapes; transpose:
+    a matrix transpose with four configurations; softmax: a softmax in half precision, in C++ for
+    CUDA and in C for OpenCL; blur: a C program and gcc's flags; needs no GPU"""
     output: Path = option(PATH, "FOLDER", names=("-o", "--output"), default=Path())
     """where to write it (default: here)"""
 
     def check(self) -> None:
         """Refuse to overwrite a file, before any is written."""
         check_writable(self.output, "name another folder with --output", parents=True)
-        for file in EXAMPLES[self.name].files:
+        for file in EXAMPLES[self.name]:
             if (path := self.output / file).exists():
                 raise UsageError(f"{path} already exists; name another folder with --output")
-
-    def act(self) -> int:
-        """Write the files of the example; return the exit code."""
-        files = EXAMPLES[self.name].files
-        for file in files:
-            content = (_FILES / file).read_bytes()
-            write_file(self.output / file, content, parents=True, replace=False)
-            print(f"wrote {self.output / file}", file=sys.stderr)
-        print(f"to tune it: {command_line('tune', str(self.output / files[0]))}")
-        return 0
 
 
 # ----------------------------------------------------------------------------------- export
@@ -172,21 +148,13 @@ class MergeOptions(Options):
 
 # ------------------------------------------------------------------------ devices and schema
 
-WITH_JSON = ("analyse", "check", "compare", "dispatch", "report", "tune")
+WITH_JSON = ("analyse", "check", "compare", "dispatch", "replay", "report", "tune")
 """The commands that take --json."""
 
 
 @dataclass(frozen=True)
 class DevicesOptions(Options):
     """List this machine's devices, as --device names them."""
-
-    def act(self) -> int:
-        """Print the devices; return the exit code."""
-        from harness.measure.devices import inventory
-
-        for line in inventory():
-            print(escaped(line, "\n"))
-        return 0
 
 
 @dataclass(frozen=True)
@@ -195,15 +163,6 @@ class SchemaOptions(Options):
 
     command: str | None = argument(TEXT, nargs="?", choices=WITH_JSON)
     """a command; without one, spaces"""
-
-    def act(self) -> int:
-        """Print the schema; return the exit code."""
-        from harness.api.schemas import SCHEMA_DIALECT, document_schema
-        from harness.space_file import space_schema
-
-        space = {"$schema": SCHEMA_DIALECT, **space_schema()}
-        print(json.dumps(document_schema(self.command) if self.command else space, indent=2))
-        return 0
 
 
 # ----------------------------------------------------------------------------------- report
@@ -281,27 +240,6 @@ class WorkerOptions(Options):
     """allow an address without encryption"""
     quiet: bool = flag()
     """print errors alone"""
-
-    def act(self) -> int:
-        """Offer the devices of this machine, and serve a scheduler until it ends; return the exit
-        code."""
-        from harness.fleet import agent
-        from harness.fleet.cluster import check_can_serve, serve
-
-        check_can_serve(self.address, self.insecure)
-        offer = agent.offer(self.device)
-        if not self.quiet:
-            for device in offer.devices:
-                what = "device" if device.backend else "programs and Python callables on"
-                print(f"{what} {device.model} ({device.uuid})")
-            for reason in offer.unavailable:
-                print(f"note: {reason}")
-            print(f"serving {self.address}", flush=True)
-        was_stopped = serve(self.address)
-        if not (self.quiet or was_stopped):
-            end = "the scheduler has ended, or the network to it was cut"
-            print(f"{end}: start the worker again then")
-        return 0
 
 
 # ---------------------------------------------------------------------------------- compare
@@ -390,3 +328,115 @@ class CompareOptions(Options):
             raise UsageError("--device goes with --rerun, which measures; leave it out")
         if self.junit is not None:
             check_output(self.junit)
+
+
+# ---------------------------------------------------------------------------------- analyse
+
+
+_AUTO = "auto"
+_CHOICES = (_AUTO, "tree", "ensemble", "gadapt")  # as harness.dispatch.study, which loads slowly
+
+
+def _choice(value: Any) -> str:
+    if value not in _CHOICES:
+        raise ValueError
+    return str(value)
+
+
+def _limit(word: str) -> tuple[str, float]:
+    name, _, limit = word.partition("=")
+    if not math.isfinite(float(limit)):
+        raise ValueError
+    return name.strip(), float(limit)
+
+
+_OF_TREES = ("target", "per", "depth", "threshold", "inside", "limits")
+
+
+@dataclass(frozen=True)
+class AnalyseOptions(Options):
+    """Print what a database holds: the best configuration of every input, the parameters that
+    times depend on, and which configuration to use for which input. It measures nothing."""
+
+    groups: ClassVar = {"target": "importance and trees (docs/howto/find_what_matters.md)"}
+
+    database: Sequence[str] = argument(TEXT, "DATABASE", nargs="+")
+    """results database"""
+    space: str | None = option(TEXT, "NAME")
+    """only the space of this name"""
+    all_campaigns: bool = flag()
+    """include campaigns that a later --fresh replaced, and those of earlier versions of an edited
+    kernel"""
+    summary: bool = flag()
+    """only print programs by devices: failures, and speed-ups over each baseline"""
+    by_input: str | None = option(
+        Kind(", ".join(_CHOICES), _choice), "CHOICE", nargs="?", const=_AUTO
+    )
+    """print the worst, default and predicted time of each input; predicted by tree, ensemble or
+    gadapt (G-ADAPT's model), without this input (default: the one that harness dispatch
+    writes)"""
+    json: bool = json_flag()
+    target: str = option(TEXT, "NAME", default=SLOWDOWN)
+    """predict slowdown (default), time_s, or an observed quantity"""
+    per: Sequence[str] = option(TEXT, "FEATURE", several=True)
+    """divide the target by this feature; may be repeated"""
+    depth: int | None = option(
+        Kind.whole(1, 50, "50"), "DEPTH", names=("--tree",), nargs="?", const=4
+    )
+    """print the tree down to this depth (default 4)"""
+    threshold: float | None = option(
+        Kind.number("a number from 0 to below 1", lambda share: 0 <= share < 1), "SHARE"
+    )
+    """grow trees by the published rule, until no split removes this share of the squared error,
+    such as 0 or 1e-6 (default: prune them by cross-validation)"""
+    inside: str | None = option(TEXT, "CONDITION")
+    """print the importance in a part of the space, such as 'BLOCK >= 256'"""
+    limits: Sequence[tuple[str, float]] = option(
+        Kind("TARGET=LIMIT, such as time_s=0.01", tuple, _limit),
+        "TARGET=LIMIT",
+        names=("--below",),
+        several=True,
+    )
+    """list settings with the target below a limit, such as time_s=0.01; may be repeated"""
+    platforms: bool = flag()
+    """grow one tree for all devices, with the platform as a parameter"""
+
+    def check(self) -> None:
+        """Refuse options that exclude each other."""
+        has_more = self.platforms or self.by_input or self.asks_of_trees
+        if self.json and (self.summary or has_more):
+            raise UsageError(
+                "--json has the same content always; leave out --summary, --by-input and the "
+                "options of trees"
+            )
+        if self.summary and has_more:
+            raise UsageError(
+                "--summary prints nothing else; leave out --by-input and the options of trees"
+            )
+
+    @property
+    def asks_of_trees(self) -> bool:
+        """Whether anything was asked of trees that is not always printed."""
+        defaults = AnalyseOptions(())
+        return any(getattr(self, name) != getattr(defaults, name) for name in _OF_TREES)
+
+
+MODELS: Mapping[str, type[Options]] = {
+    "analyse": AnalyseOptions,
+    "check": CheckOptions,
+    "compare": CompareOptions,
+    "devices": DevicesOptions,
+    "discover": DiscoverOptions,
+    "dispatch": DispatchOptions,
+    "example": ExampleOptions,
+    "export": ExportOptions,
+    "merge": MergeOptions,
+    "recheck": RecheckOptions,
+    "replay": ReplayOptions,
+    "report": ReportOptions,
+    "schema": SchemaOptions,
+    "stencil": StencilOptions,
+    "tune": TuneOptions,
+    "worker": WorkerOptions,
+}
+"""The options of each command; `run` of harness/commands/NAME.py takes them."""

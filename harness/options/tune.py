@@ -7,13 +7,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from harness.api.options import PAGE, SECONDS, SPACE, WHERE, device_option, json_flag
 from harness.core.errors import UsageError
 from harness.core.files import check_output, nearest_file
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 from harness.core.text import command_line
+from harness.options.shared import PAGE, SECONDS, SPACE, WHERE, device_option, json_flag
 
 if TYPE_CHECKING:  # it takes a while to load
     from harness.space_file import Spec
@@ -43,22 +43,19 @@ _LONGEST_LABEL = 128
 """Characters of the column `name` of `tuning_run`."""
 
 
-@dataclass(frozen=True)
-class TuneOptions(Options):
-    """Find the fastest configuration of a kernel for each input. Every result is verified, and
-    every sample is stored. Run the same command again to continue."""
+@dataclass(frozen=True, kw_only=True)
+class CampaignOptions(Options):
+    """What `tune` and `replay` share. Both name a space; `recording` is that of `replay`."""
 
     groups: ClassVar = {
-        "backend": "device or recording",
         "technique": "search",
-        "repeats": "measurement (default: the space's measure section)",
-        "cross": "stages after the search",
         "database": "results",
+        "cross": "stages after the search",
     }
     allow_abbrev: ClassVar = False  # the command to continue leaves out --fresh by its full name
 
-    space: Path | Spec | None = argument(SPACE, nargs="?")
-    """space file (YAML)"""
+    space: Path | Spec | None = None
+    recording: Path | None = None
     inputs: str | None = option(TEXT, "EXPR")
     """tune only inputs that satisfy EXPR, such as 'n <= 4096 and m > 10' (default: all)"""
     inputs_from: Path | None = option(PATH, "FILE")
@@ -72,23 +69,10 @@ class TuneOptions(Options):
     )
     most_inputs: int | None = option(Kind.whole(1), "N")
     """of these, tune at most the N most frequent"""
-    json: bool = json_flag()
-    backend: str = option(TEXT, None, WHERE, default="auto", choices=BACKENDS)
-    device: Sequence[str] = device_option(
-        "; repeat it, or name `all`, to share the inputs out over equal devices"
-    )
-    cluster: str | None = option(TEXT, "ADDRESS")
-    """measure on the workers of a Dask cluster: the scheduler's address such as
-    tls://HOST:8786; --device then names a model"""
-    insecure: bool = flag()
-    """allow a scheduler without encryption on a network that you trust"""
-    replay: Path | None = option(PATH, "FILE")
-    """search recorded measurements instead of a device. FILE is a Kernel Tuner cache, T4
-    results or CSV with a mapping; with a space, a results database or CSV with the space's
-    columns"""
     mapping: Path | None = option(PATH, "FILE")
     """YAML file that describes the columns of a CSV recording (default: NAME.mapping.yaml
     beside it)"""
+    json: bool = json_flag()
     technique: Sequence[str] = option(
         Kind("the name of a technique", TEXT.accept),
         "NAME",
@@ -96,8 +80,6 @@ class TuneOptions(Options):
         several=True,
     )
     """search technique; repeat it to alternate several (default: the space's, else auto)"""
-    list_techniques: bool = flag(names=("--list-techniques", "-lt"), in_python=False)
-    """list the techniques and exit"""
     test_limit: int | None = option(Kind.whole(1), "N")
     """at most N tests per input (default: the space's)"""
     max_time_s: float | None = option(SECONDS, "SECONDS", names=("--stop-after", "--max-time"))
@@ -111,9 +93,9 @@ class TuneOptions(Options):
     )
     """JSON object with a configuration to start from; may be repeated"""
     warm_start: Sequence[Path] = option(PATH, "FILE", several=True)
-    """learn from a recording of the same kernel on another device, in a format of --replay
-    without a space; may be repeated. The word database: learn from the results of other devices
-    in the database"""
+    """learn from a recording of the same kernel on another device, in a format that `harness
+    replay` reads without a space; may be repeated. The word database: learn from the results of
+    other devices in the database"""
     validate: float | None = option(
         Kind.number("a share between 0 and 1", lambda share: 0 < share < 1),
         "TARGET",
@@ -126,26 +108,9 @@ class TuneOptions(Options):
     """propose and build N configurations at once (default 4; 1 for a recording)"""
     seed: int = option(SEED, default=0)
     """random seed (default 0)"""
-    repeats: int | None = option(Kind.whole(1), "N")
-    """at most N timed launches"""
-    precision: float | None = option(
-        Kind.number("a share from 0 to below 1, such as 0.005", lambda share: 0 <= share < 1), "P"
-    )
-    """stop when the mean's confidence interval is within +- P, such as 0.005"""
-    give_up_at: float | None = option(
-        Kind.number("a number from 1", lambda times: 1 <= times <= 10**9), "F"
-    )
-    """stop when a configuration is significantly F times slower than the best so far"""
-    cross: bool = flag(default=True)
-    """do not measure the best configurations on all inputs (a good choice by input needs
-    this)"""
-    finalists: int | None = option(Kind.whole(1), "N")
-    """measure the N fastest configurations again with the default (default 2, or 3 if the third
-    is within noise of the first)"""
-    reduce: bool = flag(default=True)
-    """do not measure which flags a winner needs"""
     database: str | None = option(Kind("a path or a URL of printable characters", _url), "DATABASE")
-    """SQLite file or postgresql:// URL (default results/NAME.db)"""
+    """SQLite file or postgresql:// URL (default results/NAME.db, of a replay
+    results/NAME.replay.db)"""
     label: str = option(TEXT, default="unnamed")
     """name of the tuning run (default unnamed)"""
     fresh: bool = flag()
@@ -161,21 +126,24 @@ class TuneOptions(Options):
     """write an HTML report as well"""
     progress: bool = flag(names=("--quiet", "--no-progress"), default=True)
     """print no progress"""
+    cross: bool = flag(default=True)
+    """do not measure the best configurations on all inputs (a good choice by input needs
+    this)"""
+    finalists: int | None = option(Kind.whole(1), "N")
+    """measure the N fastest configurations again with the default (default 2, or 3 if the third
+    is within noise of the first)"""
     typed: Sequence[str] = ()
     """The words of the command as they were typed; none in Python."""
 
     def check(self) -> None:
         """Raise HarnessError for options that exclude each other, and for wrong files."""
-        if self.list_techniques:
-            return
-        if self.space is None and self.replay is None:
-            raise UsageError("name a space, for example spaces/mvmul.yaml, or --replay FILE")
         if len(self.label) > _LONGEST_LABEL:
             raise UsageError(
                 f"--label has {len(self.label)} characters, and OpenTuner stores {_LONGEST_LABEL}; "
                 "choose a shorter one"
             )
-        self._check_replay()
+        if self.mapping is not None and not self.recordings:
+            raise UsageError("--mapping needs --warm-start FILE, or a replay without --spec")
         others = set(self.technique) - {"UniformRandom"}
         if self.validate is not None and others:
             raise UsageError(
@@ -184,15 +152,13 @@ class TuneOptions(Options):
             )
         if self.cover is not None and self.inputs_from is None:
             raise UsageError("--cover needs --inputs-from FILE, whose calls it counts")
-        if self.insecure and self.cluster is None:
-            raise UsageError("--insecure needs --cluster ADDRESS, whose encryption it concerns")
         if self.most_inputs is not None and self.inputs_from is None:
             raise UsageError("--most-inputs needs --inputs-from FILE, whose inputs it counts")
         # A missing --mapping is reported later, with a suggestion made from its recording.
         files: list[tuple[str, object]] = [
             ("", self.space),
             ("--inputs-from", self.inputs_from),
-            ("--replay", self.replay),
+            ("", self.recording),
         ]
         files += [("--warm-start", path) for path in self.warm_recordings]
         files += [("--seed-configuration", seed) for seed in self.seed_configurations]
@@ -204,26 +170,9 @@ class TuneOptions(Options):
         if self.report is not None:
             check_output(self.report)
 
-    def _check_replay(self) -> None:
-        """Refuse options that a replay cannot obey."""
-        if self.replay is not None:
-            is_backend = self.backend != "auto"
-            places = {"backend": is_backend, "device": self.device, "cluster": self.cluster}
-            for name, is_given in places.items():
-                if is_given:
-                    raise UsageError(f"--replay takes the place of a device; leave out --{name}")
-            if self.measure:
-                name = next(iter(self.measure)).replace("_", "-")
-                raise UsageError(
-                    f"--{name} says how launches are timed, but a recording is not timed again; "
-                    "leave it out"
-                )
-        if self.mapping is not None and not self.recordings:
-            raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
-
-    def read(self) -> TuneOptions:
+    def read(self: Campaigning) -> Campaigning:
         """Read the space, whose faults are reported before OpenTuner and others are loaded."""
-        if not isinstance(self.space, Path) or self.list_techniques:
+        if not isinstance(self.space, Path):
             return self
         if self.progress and self.typed:
             out = sys.stderr if self.json else sys.stdout
@@ -246,6 +195,70 @@ class TuneOptions(Options):
         return [without_password(word) if ":/" in word else word for word in self.typed]
 
     @property
+    def warm_recordings(self) -> Sequence[Path]:
+        """The recordings that the search learns from."""
+        return [path for path in self.warm_start if str(path) != DATABASE]
+
+    @property
+    def recordings(self) -> Sequence[Path]:
+        """The recordings: first that which stands in for both space and device, if there is one."""
+        alone = [self.recording] if self.recording is not None and self.space is None else []
+        return [*alone, *self.warm_recordings]
+
+
+Campaigning = TypeVar("Campaigning", bound=CampaignOptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(CampaignOptions):
+    """Find the fastest configuration of a kernel for each input. Every result is verified, and
+    every sample is stored. Run the same command again to continue."""
+
+    groups: ClassVar = {
+        **CampaignOptions.groups,
+        "repeats": "measurement (default: the space's measure section)",
+        "backend": "device",
+        "list_techniques": "information",
+    }
+    moved: ClassVar = {"replay": "`harness replay RECORDING`, in Python harness.replay(recording)"}
+
+    space: Path | Spec | None = argument(SPACE, nargs="?")
+    """space file (YAML)"""
+    reduce: bool = flag(default=True)
+    """do not measure which flags a winner needs"""
+    repeats: int | None = option(Kind.whole(1), "N")
+    """at most N timed launches"""
+    precision: float | None = option(
+        Kind.number("a share from 0 to below 1, such as 0.005", lambda share: 0 <= share < 1), "P"
+    )
+    """stop when the mean's confidence interval is within +- P, such as 0.005"""
+    give_up_at: float | None = option(
+        Kind.number("a number from 1", lambda times: 1 <= times <= 10**9), "F"
+    )
+    """stop when a configuration is significantly F times slower than the best so far"""
+    backend: str = option(TEXT, None, WHERE, default="auto", choices=BACKENDS)
+    device: Sequence[str] = device_option(
+        "; repeat it, or name `all`, to share the inputs out over equal devices"
+    )
+    cluster: str | None = option(TEXT, "ADDRESS")
+    """measure on the workers of a Dask cluster: the scheduler's address such as
+    tls://HOST:8786; --device then names a model"""
+    insecure: bool = flag()
+    """allow a scheduler without encryption on a network that you trust"""
+    list_techniques: bool = flag(names=("--list-techniques", "-lt"), in_python=False)
+    """list the techniques and exit"""
+
+    def check(self) -> None:
+        """Raise HarnessError for options that exclude each other, and for wrong files."""
+        if self.list_techniques:
+            return
+        if self.space is None:
+            raise UsageError("name a space, for example spaces/mvmul.yaml")
+        if self.insecure and self.cluster is None:
+            raise UsageError("--insecure needs --cluster ADDRESS, whose encryption it concerns")
+        super().check()
+
+    @property
     def measure(self) -> Mapping[str, float]:
         """The options that override the space's measure section."""
         given = {
@@ -255,21 +268,18 @@ class TuneOptions(Options):
         }
         return {name: value for name, value in given.items() if value is not None}
 
-    @property
-    def warm_recordings(self) -> Sequence[Path]:
-        """The recordings that the search learns from."""
-        return [path for path in self.warm_start if str(path) != DATABASE]
 
-    @property
-    def recordings(self) -> Sequence[Path]:
-        """The recordings: first that which stands in for both space and device, if there is one."""
-        alone = [self.replay] if self.replay is not None and self.space is None else []
-        return [*alone, *self.warm_recordings]
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions(CampaignOptions):
+    """Search recorded measurements in place of a device: nothing is built or measured. The
+    configurations are the recorded ones, or with --spec those of a space. Run the same command
+    again to continue."""
 
-    @property
-    def space_path(self) -> Path | None:
-        """The path of the space's file; None without a space."""
-        return self.space if self.space is None or isinstance(self.space, Path) else self.space.path
+    space: Path | Spec | None = option(SPACE, "SPACE", names=("--spec",))
+    """space file (YAML) whose inputs and constraints count; RECORDING is then a results database
+    of its sources, or CSV with its columns"""
+    recording: Path = argument(PATH, "RECORDING")
+    """Kernel Tuner cache, T4 results, or CSV with a mapping"""
 
 
 def _check_file(words: str, path: Path) -> None:
@@ -297,7 +307,7 @@ def _check_space(path: Path) -> None:
     kind = file_kind(path)
     if kind is FileKind.YAML:
         return
-    advice = f"to search recorded measurements, use --replay {path}"
+    advice = f"to search recorded measurements, run: {command_line('replay', str(path))}"
     if kind is FileKind.DATABASE:
         advice = f"to see its results, run: {command_line('analyse', str(path))}"
     raise UsageError(f"{path} is {kind.value}, not a space; {advice}")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from harness.analysis.failures import headline
-from harness.commands.check.targets import CompileTarget, checked_spaces
+from harness.checking.targets import CompileTarget, checked_spaces
 from harness.core.errors import BuildFailed, ExpressionError
 from harness.core.machine import usable_cores
 from harness.core.program import Binary, Launch, Program

@@ -1,42 +1,97 @@
-"""Print a space, and the results of compiling its configurations."""
+"""harness check SPACE...: validate spaces, count and compile their configurations."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
 from harness.analysis.failures import group_failures
-from harness.api.options import CheckOptions
-from harness.commands.check.checking import SpaceCheck
-from harness.commands.check.inspection import (
+from harness.api.documents import CheckDocument
+from harness.checking.inspection import (
     Compiled,
     Inspection,
     KernelInspection,
     ProgramInspection,
     SpaceSize,
 )
-from harness.commands.check.targets import target_notes
+from harness.checking.space_check import SpaceCheck, check_spaces
+from harness.checking.targets import target_notes
+from harness.commands.run import EXIT_ERROR, print_json
 from harness.constraints.expression import Expression
+from harness.core.errors import SpecError
 from harness.core.records import LIMIT_NAMES, Build, Value, shown
 from harness.core.text import counted, format_time
-from harness.display.text import make_table, print_line, print_lines
+from harness.display.text import make_console, make_table, print_line, print_lines
 from harness.measure.cuda.gpus import name_of
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
-from harness.space_file import Parameter, Spec
+from harness.options.check import CheckOptions
+from harness.space_file import Parameter, Spec, load_specs
 
 _LISTED_VALUES = 10
 _LISTED_INPUTS = 3
 _SHOWN_REASONS = 10
 
 
+def run(options: CheckOptions) -> int:
+    """Print each space and the results of compiling it; return the exit code."""
+    try:
+        specs = load_specs(options.spaces)
+    except SpecError as error:
+        if not options.json:
+            raise
+        print_json(CheckDocument.describe(is_ok=False, spaces=[], faults=error.faults))
+        return EXIT_ERROR
+    console, checked = make_console(), list[SpaceCheck]()
+    for space in check_spaces(specs, options):
+        checked.append(space)
+        if not options.json:
+            _print_check(console, space, options)
+    is_ok = all(space.passes(options.strict) for space in checked)
+    if options.json:
+        print_json(CheckDocument.describe(is_ok=is_ok, spaces=checked, faults=[]))
+        return 0 if is_ok else 1
+    print_line(console, _summary(checked, options.strict))
+    for space in checked:
+        for target in space.targets:
+            name = f"{space.spec.name} for {target.name}, "
+            _print_reasons(console, target.results, name)
+    for space in checked:
+        if space.why_host_failed:
+            name = space.spec.name
+            print_line(console, f"  {name}, host module FAILED: {space.why_host_failed}")
+    return 0 if is_ok else 1
+
+
+def _summary(checked: Sequence[SpaceCheck], is_strict: bool) -> str:
+    facts = [f"{counted(len(checked), 'space')} valid"]
+    compiled = sum(bool(space.targets or space.why_unbuilt) for space in checked)
+    failed = [space.spec.name for space in checked if not space.builds(is_strict)]
+    runs = [space.run for space in checked if space.run is not None]
+    if failed:
+        subject = "a configuration" if is_strict else "the default"
+        facts.append(f"{subject} failed in {len(failed)} of {compiled}: {', '.join(failed)}")
+    elif compiled:
+        facts.append(f"the default compiles in {compiled} of {len(checked)}")
+    else:
+        facts.append("nothing was compiled")
+    for fact, specs in (
+        ("the host module failed", [c.spec for c in checked if c.why_host_failed]),
+        ("the default does not work", [r.spec for r in runs if r.failures or r.why_not_run]),
+        ("an unseen input fails", [r.spec for r in runs if r.fails_unseen]),
+    ):
+        if specs:
+            facts.append(f"{fact} in {len(specs)}: {', '.join(spec.name for spec in specs)}")
+    return "; ".join(facts)
+
+
 # ------------------------------------------------------------------------------- the space
 
 
-def print_check(console: Console, space: SpaceCheck, options: CheckOptions) -> None:
+def _print_check(console: Console, space: SpaceCheck, options: CheckOptions) -> None:
     """Print a space and what was found of it, without the reasons of failures."""
     spec, is_program = space.spec, space.spec.program is not None
     _print_space(console, space)
@@ -184,7 +239,7 @@ def _version_hint(spec: Spec) -> str:
     return "; if that starts another compiler, as env or a shell does, name it in `version:`"
 
 
-def print_reasons(console: Console, results: Sequence[Compiled], prefix: str) -> None:
+def _print_reasons(console: Console, results: Sequence[Compiled], prefix: str) -> None:
     """Print each reason of failures once, with its count."""
     failed = [result for result in results if result.failure]
     groups = group_failures(failed, lambda result: result.headline, lambda result: result.ended)
@@ -221,53 +276,40 @@ def _describe_build(build: Build, dynamic_bytes: int) -> str:
 
 
 def _print_sweep(console: Console, inspection: Inspection) -> None:
-    """Print the number of machine codes, and their resources."""
-    print_line(console, f"  {inspection.name}: {_counts(inspection)}")
-    print_line(console, f"  {_times(inspection)}")
-    rows = [row for row in _rows(inspection.results) if row[1]]
-    if rows:
-        console.print(Padding(_table(rows), (0, 0, 0, 2), expand=False))
-
-
-def _counts(inspection: Inspection) -> str:
+    """Print the number of machine codes, how long they took, and their resources."""
     results, builds = inspection.results, inspection.builds
     unbuilt = len(results) - len(builds)
     # Without registers, a digest is of more than the code: PoCL's is of the source, and nvcc writes
     # its options into an executable.
     most = "" if any(build.registers is not None for build in builds) else "at most "
     codes = counted(len(inspection.codes), "different machine code")
-    unlaunchable = f", {inspection.failed - unbuilt} not launchable"
-    return (
+    text = (
         f"{counted(len(results), 'configuration')} with the default: {len(builds)} compiled to "
         f"{most}{codes}, {unbuilt} not compiled"
-        + ("" if inspection.spec.program is not None else unlaunchable)
     )
-
-
-def _times(inspection: Inspection) -> str:
-    cached = sum(build.cached for build in inspection.builds)
-    new = len(inspection.results) - cached
+    if inspection.spec.program is None:
+        text += f", {inspection.failed - unbuilt} not launchable"
+    print_line(console, f"  {inspection.name}: {text}")
+    cached = sum(build.cached for build in builds)
+    new = len(results) - cached
     took = format_time(inspection.wall_s)
     rate = f" ({new / inspection.wall_s:.2f} per second)" if new else ""
-    return f"{new} compiled now, {cached} from the build cache, in {took}{rate}"
-
-
-def _rows(results: Sequence[Compiled]) -> Iterator[tuple[str, list[float], bool]]:
-    """Yield each resource with its values, and whether they are seconds."""
-    builds = [result.build for result in results if result.build is not None]
-    shared = [result.shared_bytes for result in results if result.shared_bytes is not None]
-    yield "registers", [b.registers for b in builds if b.registers is not None], False
-    yield "shared memory, bytes", [float(size) for size in shared], False
-    yield "spills, bytes", [b.spill_bytes for b in builds if b.spill_bytes is not None], False
+    print_line(console, f"  {new} compiled now, {cached} from the build cache, in {took}{rate}")
+    shared = [float(r.shared_bytes) for r in results if r.shared_bytes is not None]
     shares = [100 * r.occupancy.fraction for r in results if r.occupancy is not None]
-    yield "occupancy, %", shares, False
-    yield "compile time", [b.compile_s for b in builds], True
-
-
-def _table(rows: Sequence[tuple[str, list[float], bool]]) -> Table:
-    def cells(name: str, values: list[float], are_seconds: bool) -> list[str]:
-        ends = (min(values), statistics.median(values), max(values))
-        return [name, *(format_time(v) if are_seconds else f"{v:,.0f}" for v in ends)]
-
-    head = ("per configuration", "least", "median", "most")
-    return make_table(head, (cells(*row) for row in rows))
+    number = "{:,.0f}".format
+    resources: list[tuple[str, list[float], Callable[[float], str]]] = [
+        ("registers", [b.registers for b in builds if b.registers is not None], number),
+        ("shared memory, bytes", shared, number),
+        ("spills, bytes", [b.spill_bytes for b in builds if b.spill_bytes is not None], number),
+        ("occupancy, %", shares, number),
+        ("compile time", [b.compile_s for b in builds], format_time),
+    ]
+    rows = []
+    for name, values, form in resources:
+        if values:
+            ends = (min(values), statistics.median(values), max(values))
+            rows.append([name, *map(form, ends)])
+    if rows:
+        table = make_table(("per configuration", "least", "median", "most"), rows)
+        console.print(Padding(table, (0, 0, 0, 2), expand=False))

@@ -12,15 +12,14 @@ from contextlib import ExitStack, closing, redirect_stdout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.api.options import CheckOptions
-from harness.commands.check.default_run import DefaultRun, run_default
-from harness.commands.check.inspection import (
+from harness.checking.default_run import DefaultRun, run_default
+from harness.checking.inspection import (
     Inspection,
     KernelInspection,
     ProgramInspection,
     SpaceSize,
 )
-from harness.commands.check.targets import CompileTarget, checked_spaces
+from harness.checking.targets import CompileTarget, checked_spaces
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.machine import usable_cores
 from harness.core.program import Launch, Program, Read
@@ -29,6 +28,7 @@ from harness.display.text import make_console
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.kernels.data import KernelData, make_kernel_data
 from harness.measure.trial.host_module import TrackedConfig
+from harness.options.check import CheckOptions
 from harness.space_file import Spec
 from harness.space_file.input_ranges import size_of_input
 

@@ -1,0 +1,1 @@
+"""What each command takes, declared once: the parser, Python's arguments and the docs follow."""
