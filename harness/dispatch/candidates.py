@@ -69,7 +69,8 @@ def matrix_of(results: Results) -> Matrix:
         matrix = with_needed_parts(matrix, known, results)
         return replace(matrix, choices=frozenset(choices))
     count = sum(problem in sessions for problem in known)
-    is_recorded = StopReason.RECORDED in results.searched.columns.stopped
+    # NumPy does not compare members of StopReason with an array of them.
+    is_recorded = StopReason.RECORDED in results.searched.columns.stopped.tolist()
     return replace(
         searched_matrix(known, default, applies),
         choices=frozenset(choices),
