@@ -193,24 +193,31 @@ def _span(counts: Sequence[int]) -> str:
 def health_line(reports: Sequence[InputReport]) -> str:
     """Say in a line whether the best spill registers, how long the slowest configurations took, and
     how many failed; empty where nothing worked."""
-    winners = [m for report in reports if (m := report.recommended)]
-    spilled = [m.observed[SPILL_BYTES] / 4 for m in winners if SPILL_BYTES in m.observed]
+    winners = [report.recommended for report in reports if report.recommended]
     ratios = [report.worst for report in reports if report.worst is not None]
-    if not (winners and ratios):
+    if not winners or not ratios:
         return ""
-    is_one, spills = len(winners) == 1, ""
+    sentences: list[str] = []
+    spilled = [m.observed[SPILL_BYTES] / 4 for m in winners if SPILL_BYTES in m.observed]
+    is_single = len(winners) == 1
     if spilled:
-        which = "The best" if is_one else f"{len(spilled)} of {len(winners)} best"
-        up_to = "spills " if is_one else "configurations spill up to "
-        spills = f"{which} {up_to}{max(spilled):.0f} registers. "
+        most = f"{max(spilled):.0f} registers"
+        many = f"{len(spilled)} of {len(winners)} best configurations spill up to {most}."
+        sentences.append(f"The best spills {most}." if is_single else many)
     tests = sum(report.measured for report in reports)
     failed = tests - sum(report.outcomes.get(Outcome.OK, 0) for report in reports)
-    ratio = f"{'' if is_one else 'up to '}{format_factor(max(ratios))}x as long as the best"
     crossed = sum(report.crossed for report in reports)
     counts = counted(tests - crossed, "test")
     if crossed:
-        counts = f"{counts} and {counted(crossed, 'measurement')} across inputs"
-    return f"{spills}The slowest took {ratio}; of {counts}, {failed:,} failed."
+        counts += f" and {counted(crossed, 'measurement')} across inputs"
+    text = f"of {counts}, {failed:,} failed."
+    if max(ratios) > 1:
+        up_to = "" if is_single else "up to "
+        slowest = f"The slowest took {up_to}{format_factor(max(ratios))}x as long as the best"
+        sentences.append(f"{slowest}; {text}")
+    else:
+        sentences.append(text.capitalize())
+    return " ".join(sentences)
 
 
 def noise_lines(reports: Sequence[InputReport]) -> Iterator[str]:

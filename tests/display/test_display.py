@@ -154,6 +154,8 @@ def test_a_line_says_how_healthy_the_winner_is() -> None:
         "1 of 2 best configurations spill up to 48 registers. The slowest took up to 23x as long "
         "as the best; of 192 tests, 8 failed."
     )
+    alone = dataclasses.replace(healthy, worst=1.0)
+    assert health_line([alone]) == "Of 96 tests, 4 failed."
     assert both in " ".join(printed(sick, healthy).split())
     assert not health_line([report()]), "nothing is known of other configurations"
 
