@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 import sqlalchemy
 
-from harness.core.kept import Kept, content_key
+from harness.core.cache import Cache, content_key
 from harness.measure.devices import Backend, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.process.child import Child
@@ -286,7 +286,7 @@ def opencl_of_commands(_opencl_processes: Pair) -> None:
         spec = load_spec(Path(__file__).parents[1] / "spaces/mvmul.yaml")
         with closing(KernelMeasurer(spec, choose_one("opencl"))) as measurer:
             key = content_key("peak", measurer.environment.fingerprint)
-    Kept.in_cache().recall(key, lambda: _PEAK)
+    Cache.of_user().recall(key, lambda: _PEAK)
 
 
 @pytest.fixture(scope="session")

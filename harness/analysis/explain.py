@@ -15,8 +15,8 @@ import numpy as np
 from harness.analysis import SLOWDOWN
 from harness.analysis.coverage import sampled
 from harness.core.arrays import Array, Indices
+from harness.core.cache import Cache, content_key
 from harness.core.errors import UsageError
-from harness.core.kept import Kept, content_key
 from harness.core.observations import HOW_TIMED
 from harness.core.records import Value
 from harness.core.text import first_few
@@ -257,10 +257,10 @@ def importance_text(tree: Tree, inside: str | None = None) -> str:
 
 
 def explain(
-    drawn: Samples, target: TreeTarget, kept: Kept | None = None, growth: Growth | None = None
+    drawn: Samples, target: TreeTarget, cache: Cache | None = None, growth: Growth | None = None
 ) -> Explanation:
     """Grow a tree on at most MOST_SAMPLES, and judge such trees on held-out samples; what
-    was found before is `kept`.
+    was found before is in the `cache`.
 
     Raises UsageError for an unknown target, one that is the same for all samples, and for too few
     samples.
@@ -284,7 +284,7 @@ def explain(
         return Explanation(tree, accuracy, int(usable["unbiased"].sum()), measurements)
 
     key = content_key("explained by a tree", table, wanted)
-    return (kept or Kept()).recall(key, explained)
+    return (cache or Cache()).recall(key, explained)
 
 
 def _usable(samples: Samples, target: TreeTarget) -> pd.DataFrame:

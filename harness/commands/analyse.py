@@ -15,8 +15,8 @@ from harness.analysis.explain import Samples, explain, importance_text, pooled, 
 from harness.analysis.summary import summarize
 from harness.api.describing import describe_analyses
 from harness.commands.run import print_json
+from harness.core.cache import Cache, content_key
 from harness.core.errors import UsageError
-from harness.core.kept import Kept, content_key
 from harness.core.text import counted, first_few
 from harness.dispatch.learners import gadapt_judgement
 from harness.dispatch.matrix import Matrix
@@ -67,7 +67,7 @@ def run(options: AnalyseOptions) -> int:
         with console.status("growing one tree for all platforms"):
             print_line(console, "All platforms together:")
             drawn = partial(pooled, campaigns)
-            complete.append(_print_tree(console, drawn, options, Kept.in_cache()))
+            complete.append(_print_tree(console, drawn, options, Cache.of_user()))
     return 0 if all(complete) else 2
 
 
@@ -124,9 +124,9 @@ def _print(console: Console, results: Results, title: str, options: AnalyseOptio
         if section is not None:
             section.print(console)
     with console.status("growing trees"):
-        is_complete = _print_tree(console, partial(samples, results), options, findings.kept)
+        is_complete = _print_tree(console, partial(samples, results), options, findings.cache)
         if options.target == SLOWDOWN:
-            print_lines(console, _gadapt_lines(findings.matrix, findings.kept))
+            print_lines(console, _gadapt_lines(findings.matrix, findings.cache))
     console.print()
     for section in choice_sections(findings.across or findings.why_no_choice, default):
         section.print(console)
@@ -160,7 +160,7 @@ def _check_options(campaigns: Sequence[Results], options: AnalyseOptions) -> Non
 
 
 def _print_tree(
-    console: Console, drawn: Callable[[], Samples], options: AnalyseOptions, kept: Kept
+    console: Console, drawn: Callable[[], Samples], options: AnalyseOptions, cache: Cache
 ) -> bool:
     """Print the importance of parameters, the accuracy of models, and what the options ask for.
 
@@ -169,7 +169,7 @@ def _print_tree(
     try:
         table = drawn()
         target = _target(options.target, options.per, table)
-        explanation = explain(table, target, kept, Growth(options.threshold))
+        explanation = explain(table, target, cache, Growth(options.threshold))
     except UsageError as error:
         print_line(console, f"No tree: {error}")
         return not options.asks_of_trees
@@ -216,11 +216,11 @@ def _limited(name: str, table: Samples) -> TreeTarget:
     return replace(target, log=bool((known[np.isfinite(known)] > 0).all()))
 
 
-def _gadapt_lines(matrix: Matrix, kept: Kept) -> Iterator[str]:
+def _gadapt_lines(matrix: Matrix, cache: Cache) -> Iterator[str]:
     one_by_one = len(matrix.features) <= _MOST_LEFT_OUT
     parts = None if one_by_one else _PARTS
     key = content_key("G-ADAPT", matrix.key, parts)
-    judged = kept.recall(key, lambda: str(gadapt_judgement(matrix, parts) or ""))
+    judged = cache.recall(key, lambda: str(gadapt_judgement(matrix, parts) or ""))
     if judged:
         how = "one input" if one_by_one else f"a {_PARTS}th of the inputs"
         yield f"G-ADAPT's model, {how} held out at a time: {judged}"

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.arrays import Array, Flags, Indices
-from harness.core.kept import content_key
+from harness.core.cache import content_key
 from harness.core.records import Config
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.core.arrays import Array
-from harness.core.kept import Kept, content_key
+from harness.core.cache import Cache, content_key
 from harness.core.records import Input
 from harness.dispatch.choice import LearntSelector
 from harness.dispatch.ensemble import EnsembleLearner
@@ -75,7 +75,7 @@ class Study:
     matrix: Matrix
     slowdowns: Mapping[str, Slowdowns]
     seed: int
-    kept: Kept = field(default_factory=Kept, repr=False)
+    cache: Cache = field(default_factory=Cache, repr=False)
     most: int | None = None
 
     @classmethod
@@ -85,13 +85,13 @@ class Study:
         wanted: Sequence[Learner],
         seed: int = 0,
         step: Callable[[str], None] = lambda name: None,
-        kept: Kept | None = None,
+        cache: Cache | None = None,
         most: int | None = None,
     ) -> Study:
-        """Compare the learners; what was compared before is `kept`. Dispatchers choose among at
-        most so many configurations. Raises ValueError if there are too few inputs to hold some
-        out."""
-        matrix, kept = matrix.comparable(), kept or Kept()
+        """Compare the learners; what was compared before is in the `cache`. Dispatchers choose
+        among at most so many configurations. Raises ValueError if there are too few inputs to hold
+        some out."""
+        matrix, cache = matrix.comparable(), cache or Cache()
         if len(matrix.features) < FEWEST_INPUTS:
             raise ValueError(
                 f"it needs {FEWEST_INPUTS} inputs on which the same configurations were measured, "
@@ -100,14 +100,14 @@ class Study:
         chosen = _known(matrix, wanted)
         if most is not None:
             chosen = [limited(learner, most) for learner in chosen]
-        judged = held_out_slowdowns(matrix, chosen, seed, step, kept)
+        judged = held_out_slowdowns(matrix, chosen, seed, step, cache)
         slowdowns = {}
         for name, one in judged.items():
             slowdowns[name] = one
             if name == STATIC.name:
                 indices = STATIC.fit(matrix, seed).indices(matrix.features, matrix.applies)
                 slowdowns[HINDSIGHT] = Slowdowns.of(HINDSIGHT, matrix, indices)
-        return cls(matrix, slowdowns, seed, kept, most)
+        return cls(matrix, slowdowns, seed, cache, most)
 
     @property
     def dispatchers(self) -> list[str]:
@@ -174,7 +174,7 @@ class Study:
             learner = own if self.most is None else AtMost(own, self.most)
             key = content_key("learnt", self.matrix.key, repr(learner), self.seed)
             make = partial(learner.fit, self.matrix, self.seed)
-            self._fitted[name] = self.kept.recall(key, make)
+            self._fitted[name] = self.cache.recall(key, make)
         return self._fitted[name]
 
     @cached_property

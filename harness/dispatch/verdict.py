@@ -16,7 +16,7 @@ import numpy.typing as npt
 import scipy  # its parts load when they are first used
 
 from harness.core.arrays import Array, Flags, Indices
-from harness.core.kept import Kept, content_key
+from harness.core.cache import Cache, content_key
 from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix
 from harness.models.folds import Fold, fold_count, grouped_folds
@@ -123,15 +123,15 @@ def held_out_slowdowns(
     learners: Sequence[Learner],
     seed: int = 0,
     step: Callable[[str], None] = lambda name: None,
-    kept: Kept | None = None,
+    cache: Cache | None = None,
 ) -> dict[str, Slowdowns]:
     """Let each learner choose on all inputs, held out by groups; return the slowdowns by name, in
     the learners' order, and those of the oracle.
 
-    `step` is called with the learner's name after each fit, or for each that `kept` spares. Raises
+    `step` is called with the learner's name after each fit, or for each that `cache` spares. Raises
     ValueError if there is only one group: then nothing can be held out.
     """
-    matrix, kept = matrix.complete(), kept or Kept()
+    matrix, cache = matrix.complete(), cache or Cache()
     folds = grouped_folds(matrix.groups, fold_count(matrix.groups), seed)
     if not folds:
         raise ValueError("inputs of two groups or more are needed to hold some out")
@@ -147,9 +147,9 @@ def held_out_slowdowns(
     slowdowns = {}
     for learner in learners:
         key = content_key("chosen", matrix.key, repr(learner), seed)
-        for _ in folds if kept.has(key) else ():
+        for _ in folds if cache.has(key) else ():
             step(learner.name)
-        indices = kept.recall(key, partial(indices_of, learner))
+        indices = cache.recall(key, partial(indices_of, learner))
         slowdowns[learner.name] = Slowdowns.of(learner.name, matrix, indices)
     return slowdowns | {ORACLE: Slowdowns.of(ORACLE, matrix, matrix.best)}
 

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from harness.core.cache import Cache, content_key
 from harness.core.errors import BackendUnavailable, BuildFailed
-from harness.core.kept import Kept, content_key
 from harness.core.machine import find_program
 from harness.core.program import Binary, Program, family
 from harness.core.records import Value, shown
@@ -276,7 +276,7 @@ def answers(compiler: _ProbedCompiler, settings: Sequence[Setting]) -> dict[Sett
     """
     different = list(dict.fromkeys(settings))
     key = content_key("flags", compiler.identity, different)
-    return Kept.in_cache().recall(key, partial(_asked, compiler, different))
+    return Cache.of_user().recall(key, partial(_asked, compiler, different))
 
 
 def _asked(compiler: _ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:

@@ -73,7 +73,7 @@ class _Part(StrictModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class _Cache(_Part):
+class _CacheFile(_Part):
     """The parts of a cache that are read."""
 
     tune_params: dict[str, list[Any]]
@@ -85,7 +85,7 @@ class _Cache(_Part):
     objective: Any = "time"
 
 
-_CACHE = TypeAdapter(_Cache)
+_CACHE = TypeAdapter(_CacheFile)
 
 
 def _checked(shape: TypeAdapter[T], data: Any, *where: str) -> T:

@@ -15,8 +15,8 @@ from harness.analysis.coverage import input_reports
 from harness.analysis.explain import Explanation, explain, samples
 from harness.analysis.inputs import InputReport
 from harness.analysis.sensors import InputEnergy, input_energies
+from harness.core.cache import Cache, content_key
 from harness.core.errors import UsageError
-from harness.core.kept import Kept, content_key
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.learners import Learner
@@ -44,7 +44,7 @@ class Findings:
     """
 
     results: Results
-    kept: Kept = field(default_factory=Kept.in_cache)
+    cache: Cache = field(default_factory=Cache.of_user)
     weights: Path | None = None
     learners: Sequence[Learner] = field(default_factory=learners)
     seed: int = 0
@@ -85,7 +85,7 @@ class Findings:
     def across(self) -> Study | None:
         """The choice by input and its verdict; None where there are too few inputs."""
         try:
-            return Study.of(self.matrix, self.learners, self.seed, self.step, self.kept, self.most)
+            return Study.of(self.matrix, self.learners, self.seed, self.step, self.cache, self.most)
         except ValueError:
             return None
 
@@ -144,7 +144,7 @@ class Findings:
 
     def _explained(self, target: TreeTarget) -> Explanation | None:
         try:
-            return explain(samples(self.results), target, self.kept)
+            return explain(samples(self.results), target, self.cache)
         except UsageError:
             return None
 
@@ -154,4 +154,4 @@ class Findings:
         `shown` is what the plot shows of its data, where that is not the data itself.
         """
         key = content_key("picture", plot.__name__, data if shown is None else shown)
-        return self.kept.recall(key, lambda: plot(data))
+        return self.cache.recall(key, lambda: plot(data))

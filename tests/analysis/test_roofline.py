@@ -10,7 +10,7 @@ import pytest
 
 from harness.analysis.explain import explain, samples
 from harness.api.describing import describe_results
-from harness.core.kept import Kept
+from harness.core.cache import Cache
 from harness.core.records import Config, Input, Measurement
 from harness.display.sections import roofline_section
 from harness.measure.kernels.peak import rates
@@ -64,7 +64,7 @@ class RatedMeasurer(FormulaMeasurer):
 def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     folder = tmp_path_factory.mktemp("roofline")
     found = results_of(folder, SPACE, RatedMeasurer(make_spec(folder, SPACE)))
-    return Findings(found, Kept(folder / "kept"))
+    return Findings(found, Cache(folder / "kept"))
 
 
 def test_each_input_has_its_rates_and_both_fractions_of_the_peak(findings: Findings) -> None:
@@ -90,7 +90,7 @@ def test_the_fraction_is_a_target_of_trees_and_the_peak_is_none(findings: Findin
     found = samples(findings.results)
     assert {"gb_per_s", "gflop_per_s", "peak_fraction"} <= set(found.targets)
     assert not any(name.startswith("peak_g") for name in found.targets)
-    tree = explain(found, TreeTarget("peak_fraction"), findings.kept).tree
+    tree = explain(found, TreeTarget("peak_fraction"), findings.cache).tree
     assert importance(tree)["TILE"] < 0.01
 
 

@@ -13,7 +13,7 @@ from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.explain import explain, samples
 from harness.analysis.sensors import clock_lines, clock_range, input_energies, sensor_lines
 from harness.api.describing import describe_results
-from harness.core.kept import Kept
+from harness.core.cache import Cache
 from harness.core.observations import HOST, HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import format_energy
@@ -125,7 +125,7 @@ def test_energy_is_shown_in_its_unit(joules: float, text: str) -> None:
 
 
 def test_a_tree_of_power_finds_what_takes_it(results: Results, tmp_path: Path) -> None:
-    found = explain(samples(results), TreeTarget("power_w"), Kept(tmp_path))
+    found = explain(samples(results), TreeTarget("power_w"), Cache(tmp_path))
     assert len(found.tree.samples) == 24, "those with a power"
     assert importance(found.tree)["TILE"] > 0.99
     assert found.accuracy.r2 > 0.9

@@ -58,7 +58,7 @@ DOORS = {
     ),
     "jinja2": ("harness/core/text.py", "harness/dispatch/c_code.py", "harness/report/page.py"),
     "matplotlib": ("harness/models/starchart/reading.py", "harness/report/plots.py"),
-    "joblib": ("harness/core/kept.py",),
+    "joblib": ("harness/core/cache.py",),
     "rich": ("harness/commands/", "harness/compare/", "harness/display/"),
     "filelock": ("harness/core/locks.py",),
     "platformdirs": ("harness/core/files.py",),

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from harness.core.cache import Cache
 from harness.core.errors import UsageError
-from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement, Timing
 from harness.dispatch.matrix import make_matrix
 from harness.dispatch.study import QUICK
@@ -116,7 +116,7 @@ def test_pictures_are_drawn_once(
     results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def pictures() -> list[str]:
-        found = Findings(results, kept=Kept(tmp_path))
+        found = Findings(results, cache=Cache(tmp_path))
         return [section.picture for section in sections(found) if section is not None]
 
     drawn = pictures()
@@ -126,7 +126,7 @@ def test_pictures_are_drawn_once(
 
 
 def test_a_picture_of_other_data_is_another_one(results: Results, tmp_path: Path) -> None:
-    found = Findings(results, kept=Kept(tmp_path))
+    found = Findings(results, cache=Cache(tmp_path))
     one, other = (
         found.picture(
             plots.best_by_tests, [figures.SearchCurve("n=1", (1, 9), (1, 2), (reached, 1))]

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 
+from harness.core.cache import Cache, content_key
 from harness.core.errors import (
     BackendUnavailable,
     BuildFailed,
@@ -20,7 +21,6 @@ from harness.core.errors import (
     HostModuleError,
     LaunchFailed,
 )
-from harness.core.kept import Kept, content_key
 from harness.core.machine import spare_cores, usable_cores
 from harness.core.observations import OUTPUT_BITS, UNCLAIMED
 from harness.core.program import Binary, Launch, Program
@@ -165,7 +165,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         opened, is_gpu = self._opened_for_peak, self._backend.is_gpu
         key = content_key("peak", self.environment.fingerprint)
         try:
-            return Kept.in_cache().recall(key, lambda: measure_peak(opened, is_gpu))
+            return Cache.of_user().recall(key, lambda: measure_peak(opened, is_gpu))
         except (BackendUnavailable, HostModuleError, LaunchFailed) as error:
             self.notices += (f"The device's peak is not known: {error}.",)
             return {}

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.core.kept import Kept, content_key
+from harness.core.cache import Cache, content_key
 from harness.dispatch.learners import Fixed
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.verdict import held_out_slowdowns
@@ -43,13 +43,13 @@ class Counting:
 
 def kept_value(folder: Path | None, key: str = KEY) -> object:
     """What is kept; `made` where nothing is."""
-    return Kept(folder).recall(key, lambda: "made")
+    return Cache(folder).recall(key, lambda: "made")
 
 
 def test_a_kept_value_is_equal(tmp_path: Path) -> None:
     value = (Point(0.1 + 0.2, ("a", "b")), {"x": None, "y": True}, -math.inf, "ü", 1)
-    assert Kept(tmp_path).recall(KEY, lambda: value) == value
-    assert Kept(tmp_path).has(KEY)
+    assert Cache(tmp_path).recall(KEY, lambda: value) == value
+    assert Cache(tmp_path).has(KEY)
     assert kept_value(tmp_path) == value
     assert kept_value(tmp_path, content_key("a test", 2)) == "made"
     assert kept_value(None) == "made"
@@ -67,7 +67,7 @@ def test_different_parts_have_different_keys() -> None:
 
 @pytest.mark.parametrize("cut", [0, 10, -1])
 def test_a_truncated_entry_is_made_again(tmp_path: Path, cut: int) -> None:
-    Kept(tmp_path).recall(KEY, lambda: "value")
+    Cache(tmp_path).recall(KEY, lambda: "value")
     (file,) = tmp_path.rglob("output.pkl")
     file.write_bytes(file.read_bytes()[:cut])
     assert kept_value(tmp_path) == "made"
@@ -77,20 +77,20 @@ def test_a_truncated_entry_is_made_again(tmp_path: Path, cut: int) -> None:
 def test_a_readonly_folder_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file"))
-    assert Kept.in_cache().recall(KEY, lambda: "made") == "made"
+    assert Cache.of_user().recall(KEY, lambda: "made") == "made"
 
 
 def test_files_of_other_users_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
-    Kept.in_cache().recall(KEY, lambda: "value")
+    Cache.of_user().recall(KEY, lambda: "value")
     assert (tmp_path / "kept").stat().st_mode & 0o77 == 0
-    assert Kept.in_cache().has(KEY)
+    assert Cache.of_user().has(KEY)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    assert not Kept.in_cache().has(KEY)
+    assert not Cache.of_user().has(KEY)
 
 
 def test_of_more_than_64_mib_what_was_unused_longest_is_removed(tmp_path: Path) -> None:
-    kept, other = Kept(tmp_path), content_key("a test", 2)
+    kept, other = Cache(tmp_path), content_key("a test", 2)
     kept.recall(other, lambda: b"value" * (13 << 20))
     for path in tmp_path.rglob("*"):
         os.utime(path, (1000, 1000))
@@ -101,7 +101,7 @@ def test_of_more_than_64_mib_what_was_unused_longest_is_removed(tmp_path: Path) 
 
 def _fits(matrix: Matrix, folder: Path, seed: int = 0) -> int:
     learner, steps = Counting(), list[str]()
-    held_out_slowdowns(matrix, [learner], seed, steps.append, Kept(folder))
+    held_out_slowdowns(matrix, [learner], seed, steps.append, Cache(folder))
     assert len(steps) > 1, "progress is counted whether or not a learner is fitted"
     return learner.fits
 

@@ -33,14 +33,14 @@ _LIBRARIES = ("numpy", "pandas", "scipy", "scikit-learn", "matplotlib")
 _MOST_BYTES = 64 << 20
 
 
-class Kept:
+class Cache:
     """Values by key; without a folder nothing is kept."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
     @classmethod
-    def in_cache(cls) -> Kept:
+    def of_user(cls) -> Cache:
         """Keep values in the user's cache; nothing where it cannot be written, or is another
         user's."""
         try:
