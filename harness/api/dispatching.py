@@ -172,7 +172,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
         hint = suggestion(options.choice, CHOICES)
         raise UsageError(f"no choice `{options.choice}`; {hint}")
     package.check_folder(options.output)
-    campaigns = read_results(options.database, options.space, all_campaigns=True, builds=False)
+    campaigns = read_results(options.database, options.space, builds=False, all_versions=True)
     spec = space_of(options.spec, campaigns)
     results = results_of(campaigns, spec, options.device)
     arch = _arch(options.arch, results)

@@ -14,7 +14,7 @@ from types import ModuleType
 
 from harness.api.dispatched_results import space_of
 from harness.core.config_diff import difference
-from harness.core.errors import UsageError
+from harness.core.errors import HarnessError, UsageError
 from harness.core.files import WRITTEN_BY
 from harness.core.modules import load_module
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
@@ -147,7 +147,10 @@ def _space(options: RecheckOptions, shipped: ModuleType) -> Spec:
     """Load the space: the file that is named, or that of the database."""
     campaigns: list[Results] = []
     if options.spec is None:
-        campaigns = read_results(shipped.PROVENANCE["databases"], shipped.NAME)
+        try:
+            campaigns = read_results(shipped.PROVENANCE["databases"], shipped.NAME)
+        except HarnessError as error:
+            raise UsageError(f"{error}. Name the space's file with --spec FILE") from None
     spec = space_of(options.spec, campaigns)
     if spec.program_sha256 != shipped.PROVENANCE["kernel_sha256"]:
         raise UsageError(

@@ -274,7 +274,10 @@ class Options:
                 hint = suggestion(name, allowed)
                 raise TypeError(f"{function}() has no argument `{name}`; {hint}")
         try:
-            values = {name: _taken(*allowed[name], value) for name, value in arguments.items()}
+            values = {
+                name: _taken(renamed.get(name, name), *allowed[name], value)
+                for name, value in arguments.items()
+            }
             options = cls(**values)
             options.check()
             yield options
@@ -336,7 +339,7 @@ def _names(member: Field[Any], declared: _Option) -> tuple[str, ...]:
     return declared.names or (f"--{'no-' * (member.default is True)}{name}",)
 
 
-def _taken(member: Field[Any], declared: _Option, value: object) -> Any:
+def _taken(name: str, member: Field[Any], declared: _Option, value: object) -> Any:
     kind = declared.kind or Kind("True or False", _boolean)
     if value is None and member.default is None:
         return None
@@ -347,9 +350,7 @@ def _taken(member: Field[Any], declared: _Option, value: object) -> Any:
         return tuple(map(kind.accept, value if is_list else [value]))  # type: ignore[call-overload]
     except (ValueError, OverflowError):
         expected = kind.expected + ", or a list of them" * declared.several
-        raise UsageError(
-            f"{member.name}: must be {expected}, but is {printable(repr(value))}"
-        ) from None
+        raise UsageError(f"{name}: must be {expected}, but is {printable(repr(value))}") from None
 
 
 def _boolean(value: Any) -> bool:

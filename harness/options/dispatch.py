@@ -68,7 +68,7 @@ class RecheckOptions(Options):
     folder: Path = argument(PATH, "FOLDER")
     """what `dispatch -o` wrote"""
     output: Path | None = option(PATH, "FILE", names=("-o", "--output"))
-    """write the inputs whose choice fell, for `harness.tune --inputs-from`"""
+    """write the inputs whose choice fell, for `harness tune --inputs-from`"""
     max_time_s: float | None = option(SECONDS, "SECONDS", names=("--max-time",))
     """measure for SECONDS (or such as 5m) at most"""
     spec: Path | None = option(PATH, "FILE")

@@ -228,13 +228,13 @@ Exit code: 0 if the space is written, 2 for an error in the stencil or in the co
 
 @dataclass(frozen=True)
 class WorkerOptions(Options):
-    """Build and measure on this machine for `harness.tune --cluster ADDRESS`, until the scheduler
+    """Build and measure on this machine for `harness tune --cluster ADDRESS`, until the scheduler
     ends. Whoever reaches the scheduler runs kernels here as you."""
 
     address: str = argument(TEXT, "ADDRESS")
     """the Dask scheduler's, tls://HOST:PORT"""
     device: Sequence[str] = option(TEXT, "NAME", several=True)
-    """offer this device, as `harness.tune --device` names it; may be repeated (default: all
+    """offer this device, as `harness tune --device` names it; may be repeated (default: all
     equal ones)"""
     insecure: bool = flag()
     """allow an address without encryption"""

@@ -80,8 +80,8 @@ class _CacheFile(_Part):
     tune_params_keys: list[StrictStr] | None = None
     problem_size: _Sizes | Scalar | None = None
     cache: dict[str, Any]
-    kernel_name: StrictStr = "unknown"
-    device_name: StrictStr = "unknown"
+    kernel_name: StrictStr | None = None
+    device_name: StrictStr | None = None
     objective: Any = "time"
 
 
@@ -137,9 +137,9 @@ def read_cache(path: Path, data: Any, sha256: str) -> Recording:
     for name, values in file.tune_params.items():
         orders[name] = [value for value in values if not isinstance(value, (list, dict))]
     return builder.finish(
-        title=file.kernel_name,
+        title=file.kernel_name or "unknown",
         kind="Kernel Tuner cache",
-        device=file.device_name,
+        device=file.device_name or "unknown",
         sha256=sha256,
         notes=notes,
         orders=orders,

@@ -107,7 +107,7 @@ class Command:
     left_out: Mapping[Input, str]
     stages: Mapping[str, str]
     arguments: tuple[str, ...] = ()
-    """The words that the user typed after `tune`, without passwords; none in Python."""
+    """The words that the user typed after `tune` or `replay`, without passwords; none in Python."""
 
 
 _OF_RUN = ("uuid", "technique", "seed", "test_limit", "started_at", "state", "notes")

@@ -199,13 +199,16 @@ def of_present_data(
         return rows, set_aside
     columns = rows.columns
     wanted = {**_of_last(_oldest_first(rows)), **present}
-    is_present = np.ones(len(rows), dtype=np.bool_)
-    for index, row in enumerate(rows.selected.tolist()):
-        digest, present_digest = columns.data_sha256[row], wanted.get(columns.input(row))
-        if digest is not None and present_digest is not None and digest != present_digest:
-            is_present[index] = False
-            set_aside[columns.input(row)] += 1
-    return rows.where(is_present), set_aside
+    is_present = np.ones(len(columns.id), dtype=np.bool_)
+    for problem, of_input in by_input(rows).items():
+        if wanted.get(problem) is None:
+            continue
+        digests = of_input.of(columns.data_sha256)
+        is_other = digests.astype(np.bool_) & (digests != wanted[problem])
+        if is_other.any():
+            is_present[of_input.selected[is_other]] = False
+            set_aside[problem] = int(is_other.sum())
+    return rows.where(rows.of(is_present)), set_aside
 
 
 def _of_last(rows: MeasurementRows) -> dict[Input, str | None]:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from math import inf, isfinite
 from typing import Any
@@ -233,9 +234,9 @@ def _features_of(input_row: Row, input_class: Row) -> dict[str, Value]:
     """
     path = input_row["path"]
     features: dict[str, Value] = {}
-    try:
+    with suppress(ValidationError):
         features = _FEATURES.validate_json(path or "")
-    except ValidationError:
+    if not features:
         if input_class["size"] not in (None, NO_SIZE):
             features["size"] = input_class["size"]
         if path:

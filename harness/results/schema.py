@@ -174,7 +174,7 @@ commands = Table(  # one tuning command of one space in one environment
     # the reason. stages: by stage after the search what the stage left out, empty for nothing.
     _json("left_out", list[tuple[Features, Line]]),
     _json("stages", dict[Line, Line]),
-    # The words that the user typed after `tune`, without passwords; none in Python.
+    # The words that the user typed after `tune` or `replay`, without passwords; none in Python.
     _json("arguments", list[Line], nullable=True),
     Index("ix_commands_campaign", "space_id", "environment_id", "campaign"),
 )

@@ -313,13 +313,15 @@ def read_results(
     space: str | None = None,
     all_campaigns: bool = False,
     builds: bool = True,
+    all_versions: bool = False,
 ) -> list[Results]:
     """Read one Results for each campaign of one or several databases, the last worked on first.
 
     A campaign that is in several databases becomes one Results, with each measurement once.
     Without `all_campaigns`, only the last campaign of each space and environment is read: after a
     kernel was edited, that of the version that was tuned last, and `Results.others` lists the other
-    versions. Without `builds`, measurements lack theirs, which saves memory.
+    versions; with `all_versions`, that of each. Without `builds`, measurements lack theirs, which
+    saves memory.
 
     Raises UsageError where nothing is found.
     """
@@ -331,7 +333,9 @@ def read_results(
             there = campaigns(connection)
             names |= {campaign.space_name for campaign in there}
             chosen = [c for c in there if space in (None, c.space_name)]
-            for campaign in chosen if all_campaigns else _latest(chosen):
+            if not all_campaigns:
+                chosen = _latest(chosen, all_versions)
+            for campaign in chosen:
                 key, name = campaign.key, campaign.space_name
                 read = read_campaign(connection, campaign, builds)
                 now = campaign.program_parts
@@ -344,11 +348,14 @@ def read_results(
     return [_joined(parts) for parts in results.values()]
 
 
-def _latest(campaigns: Iterable[StoredCampaign]) -> list[StoredCampaign]:
-    """Keep the last campaign of each space and environment."""
-    latest: dict[tuple[str, str], StoredCampaign] = {}
+def _latest(campaigns: Iterable[StoredCampaign], all_versions: bool) -> list[StoredCampaign]:
+    """Keep the last campaign of each space and environment, or of each version of its kernel."""
+    latest: dict[tuple[str, ...], StoredCampaign] = {}
     for campaign in campaigns:
-        latest.setdefault((campaign.space_name, campaign.key.fingerprint), campaign)
+        place = [campaign.space_name, campaign.key.fingerprint]
+        if all_versions:
+            place.append(campaign.key.program_sha256)
+        latest.setdefault(tuple(place), campaign)
     return list(latest.values())
 
 

@@ -53,6 +53,7 @@ class Writer:
     def close(self) -> None:
         """Close the connection: with one open, SQLite leaves its log beside the file."""
         if self._connection is not None:
+            self._connection.rollback()  # a commit that failed may have left a transaction open
             self._connection.close()
             self._connection = None
 
@@ -70,7 +71,7 @@ class Writer:
         """Drop what was not committed, and forget the ids, of which some may be gone."""
         self._ids.clear()
         self._configuration_ids.clear()
-        self.close()  # a commit that failed may have left SQLite's transaction open
+        self.close()
 
     def transact(self, work: Callable[[], T]) -> T:
         """Do work and commit it, whole or not at all; inside of other such work, leave the commit

@@ -52,7 +52,7 @@ class CampaignPlan:
     median relative error (harness.tuning.validation). `warm_start` are recordings of the same
     kernel on other devices, to learn from; `other_devices` says whether new searches start from
     the results of other devices in the database. `arguments` are the words that the user typed
-    after `tune`, for the database. With a `recording`, its configurations are searched.
+    after `tune` or `replay`, for the database. With a `recording`, its configurations are searched.
 
     Of the stages after the search, `cross` measures every winner on every input, and a few
     candidates interleaved, and `ablate` finds the flags that a winner needs. `finalists` of each

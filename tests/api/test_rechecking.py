@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -131,6 +132,7 @@ def test_a_leaf_without_time_is_not_measured_and_does_not_fall(recheck: Recheck)
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
+        (["{moved}"], "Name the space's file with --spec FILE"),
         (["{folder}"], "is not the folder of a dispatcher"),
         (["{folder}/out", "--spec", "{other}/space.yaml"], "is not what"),
         (["{folder}/out", "-o", "{folder}/space.yaml"], "space.yaml"),
@@ -141,6 +143,10 @@ def test_what_cannot_be_rechecked_is_refused(
 ) -> None:
     make_spec(tmp_path, SPACE)
     (tmp_path / "kernel.cl").write_text("kernel BLOCK TILE of another kind")
-    named = [word.format(folder=folder, other=tmp_path) for word in words]
+    moved = tmp_path / "moved"
+    shutil.copytree(folder / "out", moved)
+    document = next(moved.glob("*/*.json"))
+    document.write_text(document.read_text().replace("/r.db", "/gone.db"))
+    named = [word.format(folder=folder, other=tmp_path, moved=moved) for word in words]
     assert recheck_command(named) == 2
     assert expected in capsys.readouterr().err

@@ -176,6 +176,15 @@ def test_a_dispatcher_is_of_the_file_that_was_tuned_last(tmp_path: Path, capsys:
     assert before.campaign.key.program_sha256[:8] in left_out
 
 
+def test_campaigns_that_fresh_replaced_are_not_named_by_dispatch(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    database = fill(tmp_path, "r.db")
+    fill(tmp_path, "r.db", fresh=True)
+    assert dispatch([database, "-o", str(tmp_path / "out")]) == 0
+    assert "left out" not in capsys.readouterr().out
+
+
 def test_times_that_somebody_changed_are_refused_with_their_rows(
     tmp_path: Path, capsys: Capture
 ) -> None:

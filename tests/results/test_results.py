@@ -242,6 +242,23 @@ def test_what_was_rolled_back_is_written_again(database: str) -> None:
     assert [row.measurement for row in rows] == [make_failed(Outcome.TIMEOUT, 2), make_ok(1)]
 
 
+def test_a_run_is_interrupted_also_where_its_commit_was(database: str) -> None:
+    stops = iter([KeyboardInterrupt()])
+
+    def stop_once(_connection: object) -> None:
+        for error in stops:
+            raise error
+
+    with opened(database) as store:
+        search = begin_search(store)
+        search.test(make_ok(1))
+        event.listen(store.engine, "commit", stop_once)
+        with pytest.raises(KeyboardInterrupt), store.interrupting([search.run_id]):
+            search.test(make_ok(2))
+    assert query(database, "SELECT state FROM tuning_run") == [("ABORTED",)]
+    assert [row.measurement for row in read_back(database)] == [make_ok(1)]
+
+
 def test_dates_are_utc_with_their_offset() -> None:
     moment = datetime.fromisoformat(now())
     assert moment.utcoffset() == timedelta(0)
