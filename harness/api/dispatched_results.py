@@ -36,6 +36,11 @@ def space_of(named: Path | Spec | None, campaigns: Sequence[Results]) -> Spec:
                 f"the space {tuned.name} was built in Python and has no file: write its dispatcher "
                 "there, with harness.tune(space, ...).dispatcher(FOLDER)"
             )
+        if tuned.is_recording:
+            raise UsageError(
+                f"{tuned.file} is a recording, which has no kernel to dispatch: replay it with its "
+                f"space, {command_line('replay', tuned.file, '--spec', 'SPACE')}, and dispatch that"
+            )
         path = tuned.path
         if path is None:
             raise UsageError(

@@ -137,7 +137,7 @@ def _loaded(folder: Path) -> ModuleType:
     """Load the Python module of a dispatcher's folder."""
     modules = list(folder.glob("*/__init__.py"))
     if len(modules) != 1 or not (folder / MANIFEST).is_file():
-        raise UsageError(f"{folder} is not the folder of a dispatcher; name what -o named then")
+        raise UsageError(f"{folder} is no folder of a dispatcher; name what `dispatch -o` wrote")
     module = load_module(modules[0], f"rechecked_{modules[0].parent.name}")
     assert module is not None
     return module
@@ -145,6 +145,11 @@ def _loaded(folder: Path) -> ModuleType:
 
 def _space(options: RecheckOptions, shipped: ModuleType) -> Spec:
     """Load the space: the file that is named, or that of the database."""
+    if shipped.PROVENANCE["backend"] == "opentuner":
+        raise UsageError(
+            f"{options.folder} was learnt from results of OpenTuner alone, which do not say how "
+            "they were measured: tune the space with harness, and dispatch that"
+        )
     campaigns: list[Results] = []
     if options.spec is None:
         try:

@@ -143,7 +143,7 @@ class TuneResults:
         elif name in ("search", "seconds"):
             draw = plots.best_by_tests if name == "search" else plots.best_by_seconds
             curves = figures.search_curves(self.stored)
-            if curves:
+            if curves and not (self.stored.is_replay and name == "seconds"):
                 svg = draw(curves)
         elif self.findings.explanation:
             tree = self.findings.explanation.tree
@@ -151,6 +151,8 @@ class TuneResults:
             svg = plots.tree_picture(tree) if is_tree else plots.importances(importance(tree))
         if not svg:
             why = "too few configurations were measured and worked"
+            if self.stored.is_replay and name in ("boxes", "seconds"):
+                why = "a recording answered the tests, so that nothing was timed here"
             raise UsageError(f"there is nothing to draw for the plot `{name}`: {why}")
         # The report's pictures take the colours of its page.
         return _Picture(svg.replace("var(--paper)", "white").replace("currentColor", "#444"))
@@ -239,17 +241,20 @@ def _row(report: InputReport) -> dict[str, object]:
 
 
 def open_results(
-    database: str | Path | Sequence[str | Path], *, space: str | None = None
+    database: str | Path | Sequence[str | Path],
+    *,
+    space: str | None = None,
+    all_campaigns: bool = False,
 ) -> list[TuneResults]:
     """Read a results database, or several: one TuneResults for each space and device, the last
-    worked on first. `space` keeps those of the space of this name.
+    worked on first. `space` keeps those of the space of this name; with `all_campaigns`, campaigns
+    that a later --fresh replaced and those of earlier versions of a kernel follow.
 
     Raises UsageError where there are none, ResultsError for a database that cannot be read.
     """
     named = [database] if isinstance(database, (str, Path)) else list(database)
-    return [
-        TuneResults(results) for results in read_results(list(map(str, named)), space, builds=False)
-    ]
+    read = read_results(list(map(str, named)), space, all_campaigns, builds=False)
+    return list(map(TuneResults, read))
 
 
 @dataclass(frozen=True)
@@ -261,8 +266,10 @@ class _Picture:
     def save(self, path: str | Path) -> Path:
         """Write the SVG file, in place of an earlier picture of harness; return its path.
 
-        Raises UsageError where another file is there.
+        Raises UsageError where another file is there, and for a name of another kind of file.
         """
+        if Path(path).suffix != ".svg":
+            raise UsageError(f"{path}: the picture is SVG; name a file that ends in .svg")
         write_output(Path(path), f"<!-- {WRITTEN_BY} -->{self.svg}")
         return Path(path)
 

@@ -79,7 +79,7 @@ def parse(
     for word in words:
         name = word.partition("=")[0].removeprefix("--")
         if name in moved and word.startswith("--"):
-            parser.error(f"--{name} is a command now: use {moved[name]}")
+            parser.error(f"--{name} is gone: use {moved[name]}")
     args, unknown = parser.parse_known_args(words)
     if unknown:
         parser.error(_unknown(unknown, parser))

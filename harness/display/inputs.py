@@ -222,11 +222,14 @@ def health_line(reports: Sequence[InputReport]) -> str:
 
 def noise_lines(reports: Sequence[InputReport]) -> Iterator[str]:
     """Say on how many inputs a printed time is noisy, and what helps; nothing without noise."""
-    noisy, inputs = sum(map(_is_noisy, reports)), len(reports)
+    noisy = list(filter(_is_noisy, reports))
     if noisy:
+        timings = [m.timing for report in noisy for m in (report.best, report.baseline) if m]
+        is_recorded = any(t and t.stopped is StopReason.RECORDED for t in timings)
+        advice = "" if is_recorded else " Close other programs, or use more --repeats."
         yield (
-            f"Timings are noisy on {noisy} of {inputs} inputs (interval wider than +- "
-            f"{format_share(_NOISY)}). Close other programs, or use more --repeats."
+            f"Timings are noisy on {len(noisy)} of {len(reports)} inputs (interval wider than +- "
+            f"{format_share(_NOISY)}).{advice}"
         )
 
 

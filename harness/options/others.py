@@ -111,10 +111,15 @@ class ExampleOptions(Options):
 # ----------------------------------------------------------------------------------- export
 
 
+_VERSIONS = {"kernel-version": "`harness analyse DATABASE --all-campaigns`, which shows them all"}
+
+
 @dataclass(frozen=True)
 class ExportOptions(Options):
     """Write every sample and failure of a database's last campaign, as T4 results or as CSV with
     its mapping."""
+
+    moved: ClassVar = _VERSIONS
 
     database: str = argument(TEXT, "DATABASE")
     """SQLite file or postgresql:// URL"""
@@ -139,6 +144,8 @@ class MergeOptions(Options):
     """Add the measurements of results databases to OUT; those that OUT has already are not added
     again. The inputs do not change; OpenTuner may have made them without harness. A merged search
     can be continued in OUT."""
+
+    moved: ClassVar = _VERSIONS
 
     out: str = argument(TEXT, "OUT")
     """database to add to (SQLite file or postgresql:// URL); may be new"""
@@ -171,6 +178,8 @@ class SchemaOptions(Options):
 @dataclass(frozen=True)
 class ReportOptions(Options):
     """Write the results of databases as one HTML page, which needs no network."""
+
+    moved: ClassVar = _VERSIONS
 
     database: Sequence[str] = argument(TEXT, "DATABASE", nargs="+")
     """results database"""
@@ -358,6 +367,7 @@ class AnalyseOptions(Options):
     """Print what a database holds: the best configuration of every input, the parameters that
     times depend on, and which configuration to use for which input. It measures nothing."""
 
+    moved: ClassVar = _VERSIONS
     groups: ClassVar = {"target": "importance and trees (docs/howto/find_what_matters.md)"}
 
     database: Sequence[str] = argument(TEXT, "DATABASE", nargs="+")

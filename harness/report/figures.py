@@ -91,13 +91,17 @@ def speed_ups(reports: Sequence[InputReport]) -> dict[str, TimeRatio]:
 
 
 def final_samples(results: Results, reports: Sequence[InputReport]) -> dict[str, Array]:
-    """Return the samples of the final rounds of each input: of its best configuration, the default
-    and the named baselines, over the default's median or, without it, that of the first one."""
+    """Return the samples of the final rounds of each input: of the fastest configuration, by its
+    changes from the default where they are few, of the default and the named baselines. They are
+    over the default's median or, without it, that of the first one. A recording has none."""
     samples: dict[str, Array] = {}
+    if results.is_replay:
+        return samples
     for report in reports[:MOST_BOXES]:
         names = {config: name for name, config in results.baselines.items()}
         if report.finalist is not None:
-            names[report.finalist] = "best"
+            changes = difference(report.finalist, results.default)
+            names[report.finalist] = changes if len(changes) <= _LONGEST_LABEL else "fastest"
         names[results.default] = DEFAULT
         timings = {}
         for final in results.finals.get(report.problem, ()):

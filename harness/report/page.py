@@ -216,8 +216,9 @@ def _search(findings: Findings) -> Section | None:
     if len(curves) > 1:
         text += " Grey lines are inputs; the blue line is their median."
     picture = findings.picture(plots.best_by_tests, curves)
-    picture += findings.picture(plots.best_by_seconds, curves)
-    text += " Seconds count builds, checks, and pauses between commands."
+    if not findings.results.is_replay:
+        picture += findings.picture(plots.best_by_seconds, curves)
+        text += " Seconds count builds, checks, and pauses between commands."
     return Section("search", "Search progress", [text], picture)
 
 
@@ -310,10 +311,12 @@ def commands(results: Results) -> Iterator[str]:
     typed = dict.fromkeys(c.arguments for c in results.commands if c.arguments)
     if typed and tuned.place:
         yield f"# {tuned.place}:"
-    command = "replay" if results.campaign.environment.backend == "replay" else "tune"
+    command = "replay" if results.is_replay else "tune"
     for arguments in typed:
         yield command_line(command, *arguments)
     yield command_line("analyse", *of_space)
+    if tuned.is_recording:
+        return
     if tuned.is_in_python:
         yield 'harness.tune(space, ...).dispatcher("out")'
     else:

@@ -94,6 +94,11 @@ class TunedSpace:
         return bool(self.noted) and Path(self.noted[0]).name.startswith("<")
 
     @property
+    def is_recording(self) -> bool:
+        """Whether the last space was made of a recording, so that there is no file of a space."""
+        return bool(self.noted) and not self.is_in_python and not _is_yaml(self.noted[0])
+
+    @property
     def file(self) -> str:
         """The path of the file as the last command named it, which may not be there."""
         return escaped(self.noted[0]) if self.noted else f"spaces/{self.name}.yaml"
@@ -119,6 +124,10 @@ class TunedSpace:
                 folders.append(database.parent / "..")
         for folder in folders:
             path = Path(os.path.normpath(folder / noted))
-            if path.suffix in (".yaml", ".yml") and os.path.isfile(path):
+            if _is_yaml(path) and os.path.isfile(path):
                 return path
         return None
+
+
+def _is_yaml(path: str | Path) -> bool:
+    return Path(path).suffix in (".yaml", ".yml")

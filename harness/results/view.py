@@ -191,6 +191,11 @@ class Results:
         return legal
 
     @property
+    def is_replay(self) -> bool:
+        """Whether a recording answered the tests, so that nothing was measured here."""
+        return self.campaign.environment.backend == "replay"
+
+    @property
     def is_recorded(self) -> bool:
         """Whether OpenTuner made the results without harness."""
         return any("record" in notes for notes in self.notes.values())

@@ -16,7 +16,7 @@ import pytest
 
 import harness
 from harness.commands.run import make_parser
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Environment, Input, Measurement, Outcome
 from harness.display.progress import ProgressDisplay
 from harness.options.tune import TuneOptions
 from harness.stats.timing import TimeRatio
@@ -325,13 +325,20 @@ def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path: Path) -> 
 
 
 def test_plots_are_pictures_that_can_be_saved(results: harness.TuneResults, tmp_path: Path) -> None:
+    environment = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
+    campaign = dataclasses.replace(results.stored.campaign, environment=environment)
+    timed = harness.TuneResults(dataclasses.replace(results.stored, campaign=campaign))
     for name in ("boxes", "seconds"):
-        assert results.plot(name).svg.startswith("<svg")
+        assert timed.plot(name).svg.startswith("<svg")
+        with pytest.raises(harness.HarnessError, match="a recording answered"):
+            results.plot(name)
     picture, path = results.plot("search"), tmp_path / "search.svg"
     assert picture._repr_svg_().startswith("<svg")
     assert picture.save(path).read_text().endswith(picture.svg)
     assert "currentColor" not in picture.svg
     assert picture.save(path) == path, "its own file is replaced"
+    with pytest.raises(harness.HarnessError, match=r"ends in \.svg"):
+        picture.save(tmp_path / "search.png")
     path.write_text("mine")
     with pytest.raises(harness.HarnessError, match="already exists and was not written by"):
         picture.save(path)

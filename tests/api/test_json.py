@@ -131,8 +131,7 @@ def test_tune_says_how_the_default_failed_and_how_sure_times_are(run: Run, tmp_p
     assert everywhere.startswith("even the default is wrong on every input: the reference may be")
     expected = [
         "The default failed on 2 of 2 inputs, such as (n=8): wrong_result: y[3] is 1",
-        "Timings are noisy on 1 of 2 inputs (interval wider than +- 25 %). Close other programs, "
-        "or use more --repeats.",
+        "Timings are noisy on 1 of 2 inputs (interval wider than +- 25 %).",
     ]
     assert document["results"]["warnings"] == expected
     first, last = document["results"]["inputs"]

@@ -133,7 +133,7 @@ def test_a_leaf_without_time_is_not_measured_and_does_not_fall(recheck: Recheck)
     ("words", "expected"),
     [
         (["{moved}"], "Name the space's file with --spec FILE"),
-        (["{folder}"], "is not the folder of a dispatcher"),
+        (["{folder}"], "is no folder of a dispatcher"),
         (["{folder}/out", "--spec", "{other}/space.yaml"], "is not what"),
         (["{folder}/out", "-o", "{folder}/space.yaml"], "space.yaml"),
     ],

@@ -205,7 +205,7 @@ def test_an_option_that_became_a_command_names_it(capsys: Capture) -> None:
         with pytest.raises(SystemExit):
             command([option])
         error = capsys.readouterr().err.splitlines()[-1]
-        assert f"{option.partition('=')[0]} is a command now: use `{now}`" in error
+        assert f"{option.partition('=')[0]} is gone: use `{now}`" in error
 
 
 def test_no_space_is_needed_to_list_what_can_be_asked_for(capsys: Capture) -> None:

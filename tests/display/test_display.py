@@ -80,7 +80,8 @@ def test_noisy_times_are_counted_in_a_warning_that_says_what_helps() -> None:
     noisy = dataclasses.replace(quiet, best=ok(BEST, 1e-3, 5e-3, 1e-3, 9e-3))
     assert "Timings are noisy" not in printed(quiet)
     text = " ".join(printed(quiet, noisy).split())
-    assert "Timings are noisy on 1 of 2 inputs (interval wider than +- 25 %)." in text
+    noisy = "Timings are noisy on 1 of 2 inputs (interval wider than +- 25 %). Close other programs"
+    assert noisy in text
     assert "use more --repeats" in text
 
 
