@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import repeatability, selection
+from benchmarks import selection
 from benchmarks.dispatch import main
 from benchmarks.dispatch_data import read_data_sets
 from benchmarks.dispatch_runs import Job, run
@@ -20,7 +20,6 @@ from benchmarks.shortlists import judged_lists
 from harness.core.records import Config
 from harness.dispatch.matrix import make_matrix
 from harness.dispatch.verdict import Slowdowns
-from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
 
 HEADER = (
     "dir,dtype,layout,spatial,group,c,d,h,w,k,fd,fh,fw,od,oh,ow,n,pad_d,pad_h,pad_w,str_d,str_h,"
@@ -153,21 +152,4 @@ def test_a_choice_is_timed_as_it_was_learnt(
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(found) == {"tree", "ensemble"}
     for one in found.values():
-        assert 0 < one["c_select_s"] < one["python_select_s"] < 1
-
-
-@pytest.mark.slow
-def test_the_repeatability_of_times_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64, 128)
-    for name in ("1.db", "2.db", "3.db"):
-        measurer = FormulaMeasurer(lambda _, c: 1e-6 * float(str(c["BLOCK"])), interleaves=True)
-        results_of(tmp_path, space, measurer, database=name)
-    databases = [str(tmp_path / name) for name in ("1.db", "2.db", "3.db")]
-    assert repeatability.main(databases) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["in turn"] == found["one after another"] == [0.0] * 3
-    assert found["agreement"] == {"single": 1.0, "winners": 1.0, "tree": 1.0}
-    assert repeatability.main(databases[:1]) == 2
-    assert "two runs or more" in capsys.readouterr().err
+        assert 0 < one["c_s"] < one["python_s"] < 1

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import stencil, stencil_campaign, stencil_costs
+from benchmarks import stencil, stencil_campaign, stencil_predictors
 from benchmarks.stencil_campaign import Campaign, only_environment
 from benchmarks.stencil_predictors import (
     PREDICTORS,
@@ -76,7 +76,7 @@ def test_campaigns_are_measured_and_judged(
     opencl: Backend, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(stencil_costs, "_POINTS_TO_TIME", 2)
+    monkeypatch.setattr(stencil_predictors, "_POINTS_TO_TIME", 2)
     monkeypatch.setattr(predicted, "_TREES", 10)
     command = [*COMMAND, "--threads", "3", "--campaigns", "2", "--finalists", "2"]
     command += ["--output", str(tmp_path)]
