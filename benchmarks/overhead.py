@@ -13,8 +13,6 @@ other work on the machine changes less. A first search of 10 tests loads all mod
 `--kernel-tuner` then measures Kernel Tuner's random sampling and Bayesian optimisation on the same
 space and times (`kernel_tuner_bayes_opt_cpu_ms_100`), which store nothing; it takes a minute more.
 Another Python may have kernel_tuner: `--kernel-tuner /tmp/other/bin/python`.
-`--server postgresql://...` also writes to an empty database on a server, up to 1,000 tests
-(`server_ms_100`): the difference is what the server costs.
 """
 
 from __future__ import annotations
@@ -47,7 +45,6 @@ from harness.space_file import Spec, load_spec
 from harness.tuning import Campaign, CampaignPlan
 
 TESTS = (100, 300, 1000, 5000)
-MOST_ON_SERVER = 1000
 PEER_TESTS = (100, 300)
 _STEPS_OF_A_TEST = ("compile_time", "verification_time", "benchmark_time", "strategy_time")
 SAMPLES = 20
@@ -150,7 +147,6 @@ def kernel_tuner_ms(spec: Spec, folder: Path, python: str) -> dict[str, float]:
 
 
 @benchmark(
-    option("--server", what="the address of an empty database on a server", metavar="URL"),
     option(
         "--kernel-tuner",
         what="measure Kernel Tuner too, in this Python",
@@ -169,15 +165,11 @@ def main(args: argparse.Namespace) -> Figures:
         for tests in TESTS:
             found, cpu = overhead_ms(spec, str(Path(folder) / f"{tests}.db"), tests)
             figures |= {f"overhead_ms_{tests}": found, f"cpu_ms_{tests}": cpu}
-            on_server: float | str = "-"
-            if args.server is not None and tests <= MOST_ON_SERVER:
-                on_server, _ = overhead_ms(spec, args.server, tests)
-                figures[f"server_ms_{tests}"] = on_server
-            rows.append((tests, found, cpu, on_server))
+            rows.append((tests, found, cpu))
         peer: dict[str, float] = {}
         if args.kernel_tuner is not None:
             peer = kernel_tuner_ms(spec, Path(folder), args.kernel_tuner)
-    show(("tests", "ms each", "ms of the CPU", "ms on the server"), rows)
+    show(("tests", "ms each", "ms of the CPU"), rows)
     if peer:
         show(("Kernel Tuner", "ms of the CPU"), peer.items())
     return figures | peer
