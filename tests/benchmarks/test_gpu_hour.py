@@ -57,6 +57,14 @@ time.sleep(60)
     assert not status.exists() or " Z " in status.read_text()
 
 
+def test_campaign_with_other_outcomes_than_it_must_have_fails(modules: Path) -> None:
+    one = {"speedup": None, "outcomes": {"ok": 2}, "energy_j": None}
+    results = {"inputs": [one], "advice": "", "choice": None, "why_no_choice": "", "warnings": []}
+    code = f"print({json.dumps({'results': results})!r})"
+    assert run(modules, code, outcomes={"ok": 2})["status"] == "ok"
+    assert run(modules, code, outcomes={"ok": 1, "timeout": 1})["status"] == "failed"
+
+
 def test_plan_goes_on_after_a_step_that_fails_and_its_figures_are_on_disk(
     modules: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
