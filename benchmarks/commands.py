@@ -1,11 +1,7 @@
-"""Measure time and memory of the commands: to start, on a common database, and on a large one.
+"""Measure time and memory of the commands on a common database, and on a large one.
 
-    python -m benchmarks.commands start --beside ../harness-before
     python -m benchmarks.commands work
     python -m benchmarks.commands large --measurements 100000
-
-`start` runs `--help` of each command, and `check` of one space. With `--beside`, another checkout
-with its own `.venv` takes part in the same rounds, so that drift of the machine reaches both alike.
 
 `work` tunes spaces/mvmul.yaml as the README does, 30 configurations on 48 inputs, then repeats that
 tune, analyse, report and dispatch. The first run of each may judge learners and draw pictures; the
@@ -34,7 +30,6 @@ from pathlib import Path
 
 from benchmarks.frame import Figures, benchmark, option, show
 from benchmarks.overhead import Device, FormulaTimes, write_space
-from harness.__main__ import COMMANDS
 from harness.core.errors import HarnessError
 from harness.core.records import Environment
 from harness.display.progress import Display
@@ -46,8 +41,6 @@ ROOT = Path(__file__).parent.parent
 SPACE = ROOT / "spaces" / "mvmul.yaml"
 INPUTS = 100  # of a large database
 
-Words = Sequence[str]
-
 
 @dataclass(frozen=True)
 class Cost:
@@ -58,12 +51,12 @@ class Cost:
     peak_mib: float
 
 
-def as_process(words: Words, folder: Path = ROOT, python: Path | str = sys.executable) -> Cost:
+def as_process(words: Sequence[str]) -> Cost:
     """Run Python with these words; show its output only if it fails."""
     started = time.perf_counter()
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         process = subprocess.Popen(
-            [str(python), *words], cwd=folder, stdout=output, stderr=subprocess.STDOUT
+            [sys.executable, *words], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT
         )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -72,21 +65,6 @@ def as_process(words: Words, folder: Path = ROOT, python: Path | str = sys.execu
             raise HarnessError(f"{' '.join(words)} failed: {output.read()[-2000:]}")
     cpu_s = usage.ru_utime + usage.ru_stime
     return Cost(time.perf_counter() - started, cpu_s, usage.ru_maxrss / 1024)
-
-
-def start(args: argparse.Namespace, folder: Path) -> dict[str, list[Cost]]:
-    """Start each command in each checkout."""
-    trees = {"": (ROOT, Path(sys.executable))}
-    if args.beside is not None:
-        trees["beside: "] = (args.beside, args.beside / ".venv" / "bin" / "python")
-    commands = {"check spaces/mvmul.yaml": ["-m", "harness", "check", "spaces/mvmul.yaml"]}
-    commands |= {f"{name} --help": ["-m", f"harness.{name}", "--help"] for name in COMMANDS}
-    found: dict[str, list[Cost]] = {}
-    for _ in range(args.rounds + 1):
-        for command, words in commands.items():
-            for tree, (where, python) in trees.items():
-                found.setdefault(tree + command, []).append(as_process(words, where, python))
-    return found
 
 
 def work(args: argparse.Namespace, folder: Path) -> dict[str, list[Cost]]:
@@ -137,9 +115,8 @@ def write(folder: Path, tests: int) -> None:
 
 
 @benchmark(
-    option("part", what="start, work or large", choices=("start", "work", "large", "write")),
-    option("--beside", what="another checkout, for start", type=Path, metavar="FOLDER"),
-    option("--rounds", 3, "runs after the first, for start and work"),
+    option("part", what="work or large", choices=("work", "large", "write")),
+    option("--rounds", 3, "runs after the first, for work"),
     option("--measurements", 100_000, "for large"),
     option("--tests", 1, "used by large itself"),
     option("--folder", what="used by large itself", type=Path, metavar="FOLDER"),
@@ -151,7 +128,7 @@ def main(args: argparse.Namespace) -> Figures | None:
         return None
     with tempfile.TemporaryDirectory() as temporary:
         os.environ["HARNESS_CACHE_DIR"] = f"{temporary}/cache"  # which the commands inherit
-        costs = {"start": start, "work": work, "large": large}[args.part](args, Path(temporary))
+        costs = (work if args.part == "work" else large)(args, Path(temporary))
     found = {name: _figures(runs) for name, runs in costs.items()}
     head = ("command", *next(iter(found.values())))
     show(head, [(name, *one.values()) for name, one in found.items()])

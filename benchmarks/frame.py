@@ -86,11 +86,12 @@ def output(folder: str) -> Option:
 
 def benchmark(*options: Option, kept: str = "") -> Callable[[Callable[..., Figures | None]], Main]:
     """Make a function of the parsed options the `main` of its module. It returns the figures, where
-    `failed` means that the command fails; `kept` says what an interruption leaves."""
+    `failed` means that the command fails; `kept` says what an interruption leaves. The file may run
+    as a script or with `-m`."""
 
     def decorate(run: Callable[[argparse.Namespace], Figures | None]) -> Main:
         module = run.__globals__
-        path = module["__spec__"].name
+        path = f"benchmarks.{Path(module['__file__']).stem}"
 
         def command(args: argparse.Namespace) -> int:
             figures = run(args)

@@ -7,7 +7,7 @@
          the clock, cold caches
     2    data larger than any cache; every kernel of the suite
     3    the programs of the paper on nvcc's flags
-    4    stencils; mvmul once more: how alike two campaigns come out (after plan 1, in one folder)
+    4    stencils; mvmul once more: its default is no slower (after plan 1, in one folder)
     5    nvcc and NVRTC; the driver through PyCUDA and through cuda-bindings; kernels in C++
 
 Each step (gpu_hour.yaml) is a process with a deadline. One that fails, or whose package is missing,

@@ -169,37 +169,22 @@ def compile_all(arch: str, paths: Sequence[Path], others: int) -> Iterator[FlagR
 def findings(rows: Sequence[FlagRow]) -> dict[str, list[str]]:
     """Collect the findings over all kernels by kind.
 
-    `changes` and `no change` list single settings; `same` lists single settings with equal code;
     `refused` and `warned` list nvcc's messages; `no effect` lists pairs without a warning in which
     one flag changes the code alone but not together with the other.
     """
-    code = {(row.kernel, row.setting): row.code for row in rows}
-    kernels = list(dict.fromkeys(row.kernel for row in rows))
-    alone = list(dict.fromkeys(r.setting for r in rows if r.setting and " " not in r.setting))
-    found: dict[str, list[str]] = {}
-
-    def changes(setting: str, beside: str = "") -> list[str]:
-        both = _joined(beside, setting)
-        return [k for k in kernels if code.get((k, both), "") not in ("", code[k, beside])]
-
-    found["changes"] = [f"{s}: {', '.join(changes(s))}" for s in alone if changes(s)]
-    found["no change"] = [s for s in alone if not changes(s)]
-    found["refused"] = _said(rows, "refused")
-    found["warned"] = _said(rows, "warned")
-    found["no effect"] = list(_without_effect(rows, code))
-    found["same"] = list(_same(alone, kernels, code))
-    return found
-
-
-def _joined(one: str, other: str) -> str:
-    return f"{one} {other}" if one else other
+    return {
+        "refused": _said(rows, "refused"),
+        "warned": _said(rows, "warned"),
+        "no effect": list(_without_effect(rows)),
+    }
 
 
 def _said(rows: Sequence[FlagRow], came: str) -> list[str]:
     return list(dict.fromkeys(f"{r.setting}: {r.said}" for r in rows if r.came == came))
 
 
-def _without_effect(rows: Sequence[FlagRow], code: dict[tuple[str, str], str]) -> Iterator[str]:
+def _without_effect(rows: Sequence[FlagRow]) -> Iterator[str]:
+    code = {(row.kernel, row.setting): row.code for row in rows}
     silent: dict[str, set[bool]] = {}
     for row in rows:
         if " " not in row.setting or row.came != "ok":
@@ -211,19 +196,6 @@ def _without_effect(rows: Sequence[FlagRow], code: dict[tuple[str, str], str]) -
                 effect = row.code != code[row.kernel, other]
                 silent.setdefault(f"{one} beside {other}", set()).add(effect)
     yield from (pair for pair, effects in silent.items() if effects == {False})
-
-
-def _same(
-    alone: Sequence[str], kernels: Sequence[str], code: dict[tuple[str, str], str]
-) -> Iterator[str]:
-    """Yield the settings that have equal code on every kernel, other than the defaults' code."""
-    by_code: dict[tuple[str, ...], list[str]] = {}
-    for setting in alone:
-        by_code.setdefault(tuple(code[k, setting] for k in kernels), []).append(setting)
-    defaults = tuple(code[k, ""] for k in kernels)
-    for codes, equal in by_code.items():
-        if len(equal) > 1 and codes != defaults and any(codes):
-            yield ", ".join(equal)
 
 
 # -------------------------------------------------------------------------- the command

@@ -10,19 +10,23 @@ included. Run it where harness is installed:
 It takes a minute. The last line is one JSON object, in milliseconds per test over 100, 300, 1,000
 and 5,000 tests: all that passed (`overhead_ms_100`), and the CPU time of it (`cpu_ms_100`), which
 other work on the machine changes less. A first search of 10 tests loads all modules before.
-`--server postgresql://...` also writes to an empty database on a server, up to 1,000 tests
-(`server_ms_100`): the difference is what the server costs.
+`--kernel-tuner` then measures Kernel Tuner's random sampling and Bayesian optimisation on the same
+space and times (`kernel_tuner_bayes_opt_cpu_ms_100`), which store nothing; it takes a minute more.
+Another Python may have kernel_tuner: `--kernel-tuner /tmp/other/bin/python`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from benchmarks.frame import Figures, benchmark, option, show
+from harness.core.errors import UsageError
 from harness.core.records import (
     Config,
     Environment,
@@ -36,11 +40,13 @@ from harness.display.progress import Display
 from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, resolve_techniques
+from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.tuning import Campaign, CampaignPlan
 
 TESTS = (100, 300, 1000, 5000)
-MOST_ON_SERVER = 1000
+PEER_TESTS = (100, 300)
+_STEPS_OF_A_TEST = ("compile_time", "verification_time", "benchmark_time", "strategy_time")
 SAMPLES = 20
 
 
@@ -105,7 +111,50 @@ def write_space(folder: Path, inputs: int = 1, name: str = "overhead", source: s
     return load_spec(path)
 
 
-@benchmark(option("--server", what="the address of an empty database on a server", metavar="URL"))
+def kernel_tuner_ms(spec: Spec, folder: Path, python: str) -> dict[str, float]:
+    """Measure Kernel Tuner's CPU time per test on the same space and times, in a Python that has
+    it."""
+    (problem,) = spec.inputs
+    times = FormulaTimes()
+    tuned = {p.name: list(p.values) for p in spec.parameters}
+    cache = {}
+    for config in ConstrainedSpace.of(spec, problem, None, "opencl"):
+        timing = times.get((problem, config)).timing
+        entry = {name: config[name] for name in tuned}
+        entry |= dict.fromkeys(_STEPS_OF_A_TEST, 0)
+        entry["time"] = 1e3 * timing.time_s if timing else "CompilationFailedConfig"
+        cache[",".join(str(config[name]) for name in tuned)] = entry
+    recorded = {
+        "device_name": "recorded",
+        "kernel_name": "recorded",
+        "problem_size": [1],
+        "tune_params_keys": list(tuned),
+        "tune_params": tuned,
+        "objective": "time",
+        "restrictions": [constraint.expression.text for constraint in spec.constraints],
+        "cache": cache,
+    }
+    path = folder / "cache.json"
+    path.write_text(json.dumps(recorded))
+    script = Path(__file__).parent / "peers" / "kernel_tuner_cost.py"
+    # Isolated: the folder of the script has a kernel_tuner.py of its own.
+    command = [python, "-I", str(script), str(path), *map(str, PEER_TESTS)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise UsageError(f"--kernel-tuner: {python} failed: {ran.stderr.strip()[-500:]}")
+    figures: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
+    return figures
+
+
+@benchmark(
+    option(
+        "--kernel-tuner",
+        what="measure Kernel Tuner too, in this Python",
+        metavar="PYTHON",
+        nargs="?",
+        const=sys.executable,
+    ),
+)
 def main(args: argparse.Namespace) -> Figures:
     """Measure searches of each length."""
     figures: dict[str, float] = {}
@@ -116,13 +165,14 @@ def main(args: argparse.Namespace) -> Figures:
         for tests in TESTS:
             found, cpu = overhead_ms(spec, str(Path(folder) / f"{tests}.db"), tests)
             figures |= {f"overhead_ms_{tests}": found, f"cpu_ms_{tests}": cpu}
-            on_server: float | str = "-"
-            if args.server is not None and tests <= MOST_ON_SERVER:
-                on_server, _ = overhead_ms(spec, args.server, tests)
-                figures[f"server_ms_{tests}"] = on_server
-            rows.append((tests, found, cpu, on_server))
-    show(("tests", "ms each", "ms of the CPU", "ms on the server"), rows)
-    return figures
+            rows.append((tests, found, cpu))
+        peer: dict[str, float] = {}
+        if args.kernel_tuner is not None:
+            peer = kernel_tuner_ms(spec, Path(folder), args.kernel_tuner)
+    show(("tests", "ms each", "ms of the CPU"), rows)
+    if peer:
+        show(("Kernel Tuner", "ms of the CPU"), peer.items())
+    return figures | peer
 
 
 if __name__ == "__main__":

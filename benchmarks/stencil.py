@@ -48,8 +48,14 @@ import pandas as pd
 
 from benchmarks.frame import Figures, benchmark, count, option, output, show
 from benchmarks.stencil_campaign import PROGRAMS, Campaign, Plan, only_environment
-from benchmarks.stencil_costs import PHASES, costs_of
-from benchmarks.stencil_predictors import PREDICTORS, information, judged, time_saved
+from benchmarks.stencil_predictors import (
+    PHASES,
+    PREDICTORS,
+    costs_of,
+    information,
+    judged,
+    time_saved,
+)
 from benchmarks.stencil_tables import COLUMNS, best_points, figures_of, judgement_rows
 from harness.core.errors import UsageError
 from harness.core.records import Environment
@@ -88,7 +94,7 @@ def _judged(name: str, table: pd.DataFrame, costs: pd.DataFrame) -> pd.DataFrame
             row.random_runs,
             row.points,
             row.build_s + row.run_s,
-            row.explore_s + row.lower_s + row.features_s,
+            row.make_s,
             row.model_s,
         )
         for row in rows.itertuples()
@@ -124,9 +130,8 @@ def _write(
     table.to_csv(folder / "points.csv", index=False)
     costs.round(6).to_csv(folder / "costs.csv", index=False)
     best_points(table).to_csv(folder / "best.csv", index=False)
-    pd.concat(judgements, names=["predictor", None]).droplevel(1).drop(
-        columns=[*PHASES, "measured_points"]
-    ).round(4).to_csv(folder / "figures.csv")
+    figures = pd.concat(judgements, names=["predictor", None]).droplevel(1)
+    figures.drop(columns=list(PHASES)).round(4).to_csv(folder / "figures.csv")
 
 
 def _figures(

@@ -1,4 +1,5 @@
-"""Predictors of a stencil's throughput, and their evaluation on programs that they do not know.
+"""Predictors of a stencil's throughput, their evaluation on programs that they do not know, and
+what the points of a campaign cost.
 
 The tables are those of harness.stencil.predicted.
 """
@@ -7,15 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.stats import rankdata
 
+from benchmarks.stencil_campaign import PROGRAMS
 from harness.core.arrays import Array
-from harness.stencil.features import FEATURES
+from harness.results.view import Results
+from harness.stencil.emit import OPENCL, emit
+from harness.stencil.explore import explore
+from harness.stencil.features import FEATURES, features
+from harness.stencil.lower import lower
 from harness.stencil.predicted import GROUP, forest, pca_knn, throughput
+from harness.stencil.space_files import Definition
 
 Predict = Callable[[pd.DataFrame, pd.DataFrame], Array]
 """(table of other programs, points of one program) -> a score for each point, larger is faster."""
@@ -23,7 +31,11 @@ Predict = Callable[[pd.DataFrame, pd.DataFrame], Array]
 GOOD = 0.9
 """The share of the best throughput that makes a point good."""
 
+PHASES = ("make_s", "build_s", "run_s")
+"""The phases of a point, each with its mean seconds."""
+
 _BINS = 16
+_POINTS_TO_TIME = 50
 
 
 PREDICTORS: dict[str, Predict] = {"forest": forest, "pca_knn": pca_knn}
@@ -119,6 +131,38 @@ def time_saved(
     takes `model_s` once.
     """
     return random_runs * (run_s + make_s) / (runs * run_s + points * make_s + model_s)
+
+
+def costs_of(table: pd.DataFrame, campaigns: Sequence[Results]) -> pd.DataFrame:
+    """Return the mean seconds of each phase of a point, a row for each program and size.
+
+    Some points are made again here, in CPU time: rewritten, lowered to code, and their features
+    computed. Builds and runs are wall times of the campaigns.
+    """
+    rows = []
+    for group in sorted(set(zip(table["program"], table["size"], strict=True))):
+        program, size = group
+        expression = Definition.load(PROGRAMS[program]).expression(size)
+        points = 0
+        begin_s = time.process_time()
+        for variant in explore("k", expression, _POINTS_TO_TIME, "0"):
+            for kernel in variant.kernels.values():
+                emit(lower("k", variant.expression, kernel.ndrange), OPENCL)
+                features(kernel)
+                points += 1
+        make_s = (time.process_time() - begin_s) / points
+        build_s = []
+        run_s = []
+        for results in campaigns:
+            if results.campaign.space_name != program:
+                continue
+            for problem, measured in results.measured.items():
+                if problem["size"] == size:
+                    build_s += [m.build.compile_s if m.build else 0.0 for m in measured.values()]
+                    run_s += [m.wall_s for m in measured.values()]
+        rows.append((program, size, make_s, fmean(build_s), fmean(run_s)))
+    costs: pd.DataFrame = pd.DataFrame(rows, columns=[*GROUP, *PHASES])
+    return costs
 
 
 def information(table: pd.DataFrame) -> pd.Series[float]:

@@ -18,15 +18,14 @@ import dataclasses
 import math
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import harness
 from benchmarks.frame import Figures, benchmark, option, show
-from harness.analysis.inputs import InputReport
 from harness.core.records import Input, Outcome
 from harness.measure.choose import with_cache
 from harness.measure.devices import Backend, choose_one
@@ -38,30 +37,13 @@ ROOT = Path(__file__).resolve().parents[1]
 QUICK = {"repeats": 3, "min_repeats": 2}
 
 
-@dataclass(frozen=True)
-class KernelRow:
-    """A kernel's line of the table, with the speed-ups of the tuned inputs."""
-
-    kernel: str
-    legal: int | None
-    inputs: int
-    tuned: int
-    outcomes: Mapping[str, int]
-    speedups: Sequence[float]
-    clear: int
-
-    @property
-    def mean(self) -> float:
-        """Return the geometric mean of the speed-ups over the default."""
-        return statistics.geometric_mean(self.speedups) if self.speedups else math.nan
-
-
 def is_of_suite(spec: Spec) -> bool:
     """Return whether a space is of a kernel without flags; others repeat a kernel or a program."""
     return spec.program is None and not spec.selected_flags
 
 
-def _row(spec: Spec, backend: Backend, args: argparse.Namespace) -> KernelRow:
+def _row(spec: Spec, backend: Backend, args: argparse.Namespace) -> dict[str, Any]:
+    """Tune a kernel; return its line of the table."""
     chosen = affordable(spec.with_measure(QUICK), backend, args.longest)
     tuned = dataclasses.replace(spec, inputs=tuple(_evenly(chosen, args.inputs)))
     found = harness.tune(
@@ -73,7 +55,27 @@ def _row(spec: Spec, backend: Backend, args: argparse.Namespace) -> KernelRow:
         fresh=True,
         progress=False,
     )
-    return _summed(spec, found.findings.reports)
+    reports = found.findings.reports
+    outcomes = Counter[Outcome]()
+    for report in reports:
+        outcomes.update(report.outcomes)
+    ratios = [report.speedup for report in reports if report.speedup is not None]
+    speedups = [ratio.value for ratio in ratios]
+    mean = statistics.geometric_mean(speedups) if speedups else math.nan
+    legal = [report.legal for report in reports if report.legal is not None]
+    verified = outcomes.pop(Outcome.OK, 0)
+    return {
+        "kernel": spec.name,
+        "legal configurations": max(legal, default="many"),
+        "inputs": len(spec.inputs),
+        "tuned": len(reports),
+        "verified": verified,
+        "failed": outcomes.total(),
+        "speed-up": mean,
+        "least": min(speedups, default=math.nan),
+        "most": max(speedups, default=math.nan),
+        "significant": sum(ratio.is_faster for ratio in ratios),
+    }
 
 
 def affordable(spec: Spec, backend: Backend, longest_s: float) -> list[Input]:
@@ -99,24 +101,6 @@ def _evenly(inputs: Sequence[Input], count: int) -> list[Input]:
     return [inputs[round((k + 1) * len(inputs) / number) - 1] for k in range(number)]
 
 
-def _summed(spec: Spec, reports: Sequence[InputReport]) -> KernelRow:
-    outcomes: dict[str, int] = {}
-    for report in reports:
-        for outcome, count in report.outcomes.items():
-            outcomes[outcome.value] = outcomes.get(outcome.value, 0) + count
-    ratios = [report.speedup for report in reports if report.speedup is not None]
-    legal = [report.legal for report in reports if report.legal is not None]
-    return KernelRow(
-        kernel=spec.name,
-        legal=max(legal) if legal else None,
-        inputs=len(spec.inputs),
-        tuned=len(reports),
-        outcomes=outcomes,
-        speedups=[ratio.value for ratio in ratios],
-        clear=sum(ratio.is_significant and ratio.value > 1 for ratio in ratios),
-    )
-
-
 @benchmark(
     option("--backend", "auto", "auto, cuda or opencl"),
     option("--tests", 12, "tests per input"),
@@ -133,31 +117,12 @@ def main(args: argparse.Namespace) -> Figures:
     backend = choose_one(args.backend)
     with closing(KernelMeasurer(specs[0], with_cache(specs[0], backend))) as measurer:
         device = str(measurer.environment)
-    rows: list[KernelRow] = []
+    rows = []
     for spec in specs:
         print(spec.name, file=sys.stderr, flush=True)
         rows.append(_row(spec, backend, args))
-    head = ("kernel", "legal configurations", "inputs", "tuned", "verified", "failed", "speed-up")
-    show((*head, "least", "most", "significant"), [_cells(row) for row in rows], device)
-    return {"device": device, "kernels": [vars(row) | {"mean": row.mean} for row in rows]}
-
-
-def _cells(row: KernelRow) -> list[Any]:
-    failed = sum(count for outcome, count in row.outcomes.items() if outcome != "ok")
-    legal = "many" if row.legal is None else row.legal
-    least, most = (f(row.speedups, default=math.nan) for f in (min, max))
-    return [
-        row.kernel,
-        legal,
-        row.inputs,
-        row.tuned,
-        row.outcomes.get("ok", 0),
-        failed,
-        row.mean,
-        least,
-        most,
-        row.clear,
-    ]
+    show([*rows[0]], [row.values() for row in rows], device)
+    return {"device": device, "kernels": rows}
 
 
 if __name__ == "__main__":

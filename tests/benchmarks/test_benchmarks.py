@@ -28,22 +28,12 @@ def searches(*courses: Sequence[float], budget: int = 4, optimum_s: float = 1.0)
     return Searches(padded(courses, budget), optimum_s)
 
 
-# ------------------------------------------------------------------------- tests
-
-
 def test_course_keeps_the_best_and_counts_only_distinct_configurations() -> None:
     course = Course(budget=4)
     for config, time_s in [("a", INF), ("b", 3.0), ("b", 3.0), ("c", 5.0), ("d", 2.0), ("e", 1.0)]:
         course.note(config, time_s)
     assert course.best_s == [INF, 3.0, 3.0, 2.0]
     assert course.is_over
-
-
-def test_search_that_ends_early_keeps_its_best() -> None:
-    assert padded([[3.0, 2.0], []], 4).tolist() == [[3.0, 2.0, 2.0, 2.0], [INF] * 4]
-
-
-# ------------------------------------------------------------------------ figures
 
 
 def test_fraction_is_zero_until_a_configuration_works() -> None:
@@ -54,17 +44,6 @@ def test_fraction_is_zero_until_a_configuration_works() -> None:
 def test_near_is_within_five_percent_and_else_infinite() -> None:
     best_s = np.array([[2.0, 1.05, 1.0], [2.0, 2.0, 1.0501], [1.0, 1.0, 1.0]])
     assert near_after(best_s, 1.0).tolist() == [2.0, INF, 1.0]
-
-
-def test_median_of_tests_is_infinite_if_half_of_the_searches_failed() -> None:
-    assert searches([1.0], [2.0, 1.0], [9.0]).tests_to_near == 2.0
-    assert searches([1.0], [9.0]).tests_to_near == INF
-
-
-def test_score_of_a_budget_below_the_milestones_is_the_last_fraction() -> None:
-    assert searches([4.0, 2.0]).score == 0.5
-    course = [4.0] * 24 + [2.0] * 25 + [1.0]
-    assert searches(course, budget=50).score == pytest.approx((0.5 + 1.0) / 2)
 
 
 def test_interval_contains_the_mean_and_widens_with_different_spaces() -> None:
@@ -86,38 +65,6 @@ def test_overall_is_over_spaces_and_seeds_with_the_best_first() -> None:
         "at_25": 0.6875, "tests_to_5pct": None, "spaces": 2,
     }  # fmt: skip
     assert as_json(found["fast"])["tests_to_5pct"] == 1.0
-
-
-# ----------------------------------------------------------------------- entrants
-
-
-def test_names_stand_for_techniques_and_tuners(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entrants, "_why_lacking", lambda tuner: "")
-    chosen, _ = entrants.entrants(["auto", "pyatf:Random", "opentuner"])
-    assert list(map(str, chosen)) == ["auto", "pyatf:Random", "opentuner"]
-    chosen, _ = entrants.entrants(["kernel_tuner"])
-    assert "kernel_tuner:pso" in map(str, chosen)
-
-
-def test_unknown_technique_is_reported() -> None:
-    with pytest.raises(UsageError, match="unknown technique kernel_tuner:psa"):
-        entrants.entrants(["kernel_tuner:psa"])
-
-
-def test_tuner_that_is_not_installed_is_left_out_or_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        entrants, "_why_lacking", lambda tuner: "it is missing" if tuner.package == "pyatf" else ""
-    )
-    chosen, (line,) = entrants.entrants([])
-    assert {entrant.tuner for entrant in chosen} == {"", "kernel_tuner"}
-    assert line == "pyatf is left out: it is missing; run: pip install -e '.[bench]'"
-    with pytest.raises(UsageError, match="pyatf is left out"):
-        entrants.entrants(["auto", "pyatf:Random"])
-
-
-# -------------------------------------------------------------------------- tuners
 
 
 @pytest.fixture
@@ -158,21 +105,6 @@ def recording(tmp_path: Path) -> Path:
 def landscape(recording: Path) -> Landscape:
     (found,) = landscapes(read_recording(recording))
     return found
-
-
-def test_landscape_has_failures_as_infinite_times(landscape: Landscape) -> None:
-    assert len(landscape.times_s) == 22
-    assert landscape.times_s[(16, 1, 5)] == landscape.optimum_s == pytest.approx(1.16e-3)
-    assert sum(map(math.isinf, landscape.times_s.values())) == 8
-
-
-def test_values_that_are_equal_in_python_are_rejected(recording: Path) -> None:
-    data = json.loads(recording.read_text())
-    data["cache"]["16,1.0,5"] = {**data["cache"]["16,1,5"], "TILE": 1.0}
-    recording.write_text(json.dumps(data))
-    (found,) = landscapes(read_recording(recording))
-    with pytest.raises(UsageError, match="which only this project distinguishes"):
-        found.check()
 
 
 def peer(tuner: str, landscape: Landscape, scratch: Path) -> Peer:
@@ -233,9 +165,6 @@ def test_warm_start_learns_only_from_the_same_kernel_on_other_devices(
         transfer_sources(landscape, [RecordingFile(recording)])
 
 
-# ------------------------------------------------------------------------- command
-
-
 def test_command_ends_with_one_json_object_and_resumes_from_its_files(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,28 +191,3 @@ def test_command_ends_with_one_json_object_and_resumes_from_its_files(
     assert rest.out == first.out
     assert "1 of 2 searches were in " in rest.err
     assert (output / "figures.csv").read_text().splitlines() == lines
-
-
-def test_warm_starts_are_checked_before_the_searches(
-    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "out"
-    command = [str(recording), "--output", str(output), "--warm-start", str(recording), "--only"]
-    assert search.main([*command, "UniformRandom"]) == 2
-    assert "only auto uses --warm-start; add it to --only" in capsys.readouterr().err
-    assert search.main([*command, "auto"]) == 2
-    assert "has no recording of small on another device" in capsys.readouterr().err
-    assert not output.exists()
-
-
-def test_recording_of_failures_is_rejected(
-    tmp_path: Path, recording: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = json.loads(recording.read_text())
-    for entry in data["cache"].values():
-        entry["time"] = "InvalidConfig"
-    recording.write_text(json.dumps(data))
-    assert search.main([str(recording), "--output", str(tmp_path)]) == 2
-    assert (
-        "all configurations failed on (problem_size_x=64); leave it out" in capsys.readouterr().err
-    )

@@ -11,16 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import repeatability, selection
+from benchmarks import selection
 from benchmarks.dispatch import main
 from benchmarks.dispatch_data import read_data_sets
-from benchmarks.dispatch_runs import Job, run
 from benchmarks.dispatch_tables import Result, figures
 from benchmarks.shortlists import judged_lists
 from harness.core.records import Config
 from harness.dispatch.matrix import make_matrix
 from harness.dispatch.verdict import Slowdowns
-from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
 
 HEADER = (
     "dir,dtype,layout,spatial,group,c,d,h,w,k,fd,fh,fw,od,oh,ow,n,pad_d,pad_h,pad_w,str_d,str_h,"
@@ -73,29 +71,6 @@ def test_convolutions_have_the_best_solver_of_each_algorithm_and_no_junk(tmp_pat
     assert forward.applies.tolist() == [[True, False], [True, True]]
 
 
-def test_one_layer_is_one_group_whatever_its_direction_and_batch(tmp_path: Path) -> None:
-    (data,) = read_data_sets(written(tmp_path, layers(6)))
-    channels = data.matrix.features["c"].to_numpy()
-    assert len(set(data.matrix.groups.tolist())) == len(set(channels.tolist())) == 6
-    assert len(set(zip(channels.tolist(), data.matrix.groups.tolist(), strict=True))) == 6
-
-
-def test_baselines_learn_each_case_by_itself(tmp_path: Path) -> None:
-    rows = [
-        row(c, 1, algo, algo, 1.0 if (algo == "GEMM") == (direction == "F") else 2.0, direction)
-        for c in (4, 8, 16)
-        for algo in ("GEMM", "Direct")
-        for direction in ("F", "B")
-    ]
-    path = written(tmp_path, rows)
-    (data,) = read_data_sets(path)
-    for fold in range(3):
-        done = run(Job(path, 0, fold, "best static", 0))
-        assert sorted(done.lists[:, 0].tolist()) == [0, 1]
-        assert done.leaves is None
-    assert set(data.cases.tolist()) == {"convolutions B FP32", "convolutions F FP32"}
-
-
 def test_figures_are_over_cases(tmp_path: Path) -> None:
     (data,) = read_data_sets(written(tmp_path, layers(6)))
     matrix = data.matrix
@@ -124,11 +99,6 @@ def test_the_last_line_tells_that_choosing_wins(
     assert printed["dispatcher_geomean"] < 1.1 < 1.3 < printed["static_geomean"]
 
 
-def test_a_dispatcher_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(written(tmp_path, layers(6))), "--only", "gadapt"]) == 2
-    assert "name a dispatcher as well: tree, ensemble" in capsys.readouterr().err
-
-
 def test_a_shortlist_is_judged_by_the_best_that_it_lists_and_by_what_trying_costs() -> None:
     times = np.array([[1.0, 2.0, 4.0], [3.0, 1.0, 2.0], [1.0, 1.0, 2.0]])
     candidates = [Config({"BLOCK": block}) for block in (32, 64, 128)]
@@ -153,21 +123,4 @@ def test_a_choice_is_timed_as_it_was_learnt(
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(found) == {"tree", "ensemble"}
     for one in found.values():
-        assert 0 < one["c_select_s"] < one["python_select_s"] < 1
-
-
-@pytest.mark.slow
-def test_the_repeatability_of_times_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    space = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64, 128)
-    for name in ("1.db", "2.db", "3.db"):
-        measurer = FormulaMeasurer(lambda _, c: 1e-6 * float(str(c["BLOCK"])), interleaves=True)
-        results_of(tmp_path, space, measurer, database=name)
-    databases = [str(tmp_path / name) for name in ("1.db", "2.db", "3.db")]
-    assert repeatability.main(databases) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["in turn"] == found["one after another"] == [0.0] * 3
-    assert found["agreement"] == {"single": 1.0, "winners": 1.0, "tree": 1.0}
-    assert repeatability.main(databases[:1]) == 2
-    assert "two runs or more" in capsys.readouterr().err
+        assert 0 < one["c_s"] < one["python_s"] < 1

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +12,7 @@ from benchmarks import false_claims
 from benchmarks.equal_code import Effect, Tally, trials
 from benchmarks.false_claims import figures
 from benchmarks.frame import rounded
-from benchmarks.noise import MODELS, LoadOffset
+from benchmarks.noise import MODELS
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -28,30 +26,11 @@ def test_a_noise_model_repeats_with_its_seed_and_stays_near_no_noise(name: str) 
     assert sorted(map(abs, launches(1)))[25] < 0.1
 
 
-def test_the_offset_of_a_load_lasts_until_the_next_load() -> None:
-    noise = LoadOffset(random.Random(0))
-    means = [
-        sum(noise.launch(load) for _ in range(400)) / 400
-        for load in (noise.load("code"), noise.load("code"))
-    ]
-    assert abs(means[0] - means[1]) > 5 * 0.003 / math.sqrt(200)
-
-
 @pytest.mark.slow
 def test_a_rerun_of_equal_code_claims_nothing_though_processes_differ() -> None:
     tally = trials("offset per process", Effect(), 2, 0, 2, ("compare",))
     assert (tally.trials["rerun"], tally.trials["burden rerun"]) == (2, 2)
     assert tally.claims["rerun"] == tally.claims["burden rerun"] == 0
-
-
-@pytest.mark.slow
-def test_the_study_counts_the_claims_of_real_campaigns() -> None:
-    tally = trials("normal", Effect(), 2, 0, 1, ("compare",))
-    assert tally.trials == Counter(
-        {"tune": 4, "tune campaigns": 2, "compare inputs": 4}
-        | dict.fromkeys(("compare", "rerun", "burden", "burden rerun"), 1)
-    )
-    assert not +tally.claims
 
 
 @pytest.mark.slow
@@ -75,17 +54,3 @@ def test_a_rate_has_an_interval_and_its_counts(
     *lines, last = capsys.readouterr().out.splitlines()
     assert "1.00% [0.37%, 2.16%]" in "".join(lines)
     assert json.loads(last)["PoCL"]["tune"] == rounded(found)
-
-
-@pytest.mark.slow
-def test_accusations_are_counted_of_a_file_that_a_later_command_goes_on_with(
-    opencl: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    counts = {"searched": 8, "final": 8, "accused": 0, "unclaimed": 1, "faster": 4, "lost": 1}
-    record = tmp_path / "accusations.jsonl"
-    record.write_text(f"{json.dumps({'kernel': 'k', 'counts': counts})}\n" * 2)
-    assert false_claims.main(["--accused", "16", "--load", "1", "--record", str(record)]) == 0
-    printed = capsys.readouterr().out
-    assert "2 of 8 faster" in printed
-    assert json.loads(printed.splitlines()[-1])["counts"]["final"] == 16
-    assert len(record.read_text().splitlines()) == 2, "it has as many as are wanted"

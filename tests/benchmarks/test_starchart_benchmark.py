@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import astuple
 from pathlib import Path
@@ -11,13 +10,12 @@ from typing import cast
 import numpy as np
 import pytest
 
-from benchmarks.gadapt import SPACES, ProgramFigures, Times, climbing_tests, figures_of
-from benchmarks.starchart import UniformSampler, verdict
+from benchmarks.gadapt import SPACES, ProgramFigures, Times, figures_of
+from benchmarks.starchart import UniformSampler
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole, Timing
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
-from harness.stats import Estimate
 
 SPACE = Path(__file__).parents[2] / "spaces" / "starchart" / "kmeans_swap.yaml"
 NONE: frozenset[Config] = frozenset()
@@ -56,18 +54,6 @@ def sampler(measurer: Untimed, seed: int = 0) -> tuple[UniformSampler, Input]:
     return UniformSampler(cast(KernelMeasurer, measurer), space, problem, seed), problem
 
 
-def test_more_draws_keep_the_first_and_repeat_with_the_seed() -> None:
-    drawn = []
-    for _ in range(2):
-        one, problem = sampler(Untimed())
-        few = one.draw_samples(SampleRole.RESERVED, problem, 5, NONE)
-        more = one.draw_samples(SampleRole.RESERVED, problem, 30, NONE)
-        assert [m.config for m in more[:5]] == [m.config for m in few]
-        drawn.append([m.config for m in more])
-    assert drawn[0] == drawn[1]
-    assert len(set(drawn[0])) == 30
-
-
 def test_noise_is_the_difference_of_reserved_samples_measured_twice_in_random_order() -> None:
     measurer = Alternating()
     one, problem = sampler(measurer)
@@ -76,24 +62,6 @@ def test_noise_is_the_difference_of_reserved_samples_measured_twice_in_random_or
     again = measurer.order[130:]
     assert sorted(map(str, again)) == sorted(2 * [str(m.config) for m in reserved[:100]])
     assert len(set(again[:100])) < 100  # neither one after the other nor in two rounds
-
-
-def test_noise_of_samples_that_fail_is_unknown() -> None:
-    one, problem = sampler(Untimed())
-    one.draw_samples(SampleRole.RESERVED, problem, 10, NONE)
-    assert one.noise() == math.inf
-
-
-@pytest.mark.parametrize(
-    ("error", "noise", "said"),
-    [(0.14, 0.2, "reached"), (0.16, 0.1, "not reached"), (0.16, 0.2, "not tried")],
-)
-def test_target_below_the_noise_is_not_tried(error: float, noise: float, said: str) -> None:
-    assert verdict(Estimate(error, error, error), 0.15, noise) == said
-    assert verdict(None, 0.15, noise) == "not tried"
-
-
-# --------------- The benchmark of G-ADAPT's claims: its counts and its figures, from planted times
 
 
 def program(name: str) -> tuple[Spec, dict[Input, Space]]:
@@ -108,15 +76,6 @@ def figures(name: str, best: list[int]) -> ProgramFigures:
     times_s = 1.0 + np.abs(np.arange(len(configs)) - np.array(best)[:, None])
     times = Times(times_s, 2 * times_s, times_s == 1, np.ones(len(spaces)))
     return figures_of(spec, spaces, configs, times)
-
-
-def test_hill_climbing_goes_up_by_the_fastest_step() -> None:
-    """From 32 x 32 to 512 x 512: two steps are tried until one parameter is at its maximum."""
-    _, spaces = program("scalarprod")
-    space = next(iter(spaces.values()))
-    grid_first = {config: 1.0 / config["GRID"] for config in space}  # type: ignore[operator]
-    assert climbing_tests(space, grid_first) == 1 + 4 * 2 + 4
-    assert climbing_tests(space, dict.fromkeys(space, 1.0)) == 13
 
 
 def test_model_that_is_right_everywhere_has_the_best_performance() -> None:

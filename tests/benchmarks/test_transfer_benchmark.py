@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks.recordings import RecordingFile
-from benchmarks.transfer import ALONE, TRANSFER, DataSet, drawn, figures, groups, main, ratio
-from benchmarks.transfer import tests_to_near as near
+from benchmarks.transfer import ALONE, TRANSFER, DataSet, figures, groups, main, ratio
 from harness.core.errors import UsageError
-from harness.core.records import Input
 
 
 def test_groups_contain_every_input_once_and_are_small_at_first() -> None:
@@ -21,11 +19,6 @@ def test_groups_contain_every_input_once_and_are_small_at_first() -> None:
         held = [n for _, part in groups(inputs) for n in range(part.start, part.stop)]
         assert held == list(range(inputs))
     assert [name for name, _ in groups(30)] == ["1", "2-3", "4-9", "10-30"]
-
-
-def test_tests_to_near_are_one_beyond_the_budget_if_never_near() -> None:
-    found = near(np.array([[[2.0, 1.051, 1.05], [1.0, 1.0, 1.0], [math.inf, 2.0, 1.06]]]))
-    assert found.tolist() == [[3, 1, 4]]
 
 
 def test_ratio_pairs_the_searches_of_one_input() -> None:
@@ -42,18 +35,6 @@ def test_figures_are_by_groups() -> None:
     assert found["10-12 with transfer over alone"].value == pytest.approx(0.25)
     assert found["10-12 alone"]["near, median"].value == 4
     assert [found["1 alone"][f"after {tests}"].value for tests in (1, 3)] == [0, 0.5]
-
-
-# ------------------------------------------------------------------------------ orders
-
-
-def test_order_is_random_repeatable_and_has_each_input_once() -> None:
-    inputs = [Input({"n": n}) for n in range(20)]
-    orders = [drawn(inputs, 8, seed) for seed in range(5)]
-    assert orders == [drawn(inputs, 8, seed) for seed in range(5)]
-    assert len(set(orders)) == 5
-    assert all(len(set(order)) == 8 for order in orders)
-    assert set(drawn(inputs, 50, 0)) == set(inputs)
 
 
 @pytest.fixture
@@ -74,14 +55,6 @@ def recording(tmp_path: Path) -> Path:
         "parameters: [BX]\nfeatures: [device, n]\ntimes: {columns: [time], unit: ms}\n"
     )
     return path
-
-
-def test_inputs_that_cannot_be_searched_are_left_out(recording: Path) -> None:
-    _, spec = DataSet(RecordingFile(recording)).read()
-    assert [dict(problem) for problem in spec.inputs] == [
-        {"device": "x", "n": 1},
-        {"device": "y", "n": 1},
-    ]
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import mutation
-from benchmarks.mutants import Mutant
-from benchmarks.mutation import Ended, Journal
+from tests.tools import mutation
+from tests.tools.mutants import Mutant
+from tests.tools.mutation import Ended, Journal
 
 ROOT = Path(__file__).parents[2]
 TRIAL = """
@@ -34,8 +34,14 @@ def test_above():
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A clone in which harness/measure/ has one module."""
-    for name in ("benchmarks/mutants.py", "benchmarks/mutation.py", "harness/__init__.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    for name in (
+        "tests/__init__.py",
+        "tests/tools/__init__.py",
+        "tests/tools/mutants.py",
+        "tests/tools/mutation.py",
+        "harness/__init__.py",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     for name, text in {"harness/measure/trial.py": TRIAL, "tests/measure/test_it.py": TEST}.items():
         (tmp_path / name).parent.mkdir(parents=True)
@@ -51,7 +57,7 @@ def _commit(project: Path) -> None:
 
 
 def _mutation(project: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks.mutation", "--out", "found.jsonl", *options]
+    command = [sys.executable, "-m", "tests.tools.mutation", "--out", "found.jsonl", *options]
     return subprocess.run(command, cwd=project, capture_output=True, text=True)
 
 

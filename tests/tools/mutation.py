@@ -5,7 +5,7 @@ is changed. The tests of the README's command run on it, those of the room first
 that are marked slow; it is noticed if one of them fails. The places that change are drawn at random
 from a group of rooms, each with the same probability. Run it where harness is installed:
 
-    python -m benchmarks.mutation --out FILE [--group NAME] [--count 60] [--seed 0] [--jobs 1]
+    python -m tests.tools.mutation --out FILE [--group NAME] [--count 60] [--seed 0] [--jobs 1]
 
 It tests the commit that is checked out, without later changes, and without the tests that need
 PostgreSQL, PyCUDA or PyTorch. Where a test fails, this test runs on the unchanged project next: it
@@ -43,9 +43,9 @@ from typing import Any
 
 from scipy.stats import binomtest
 
-from benchmarks.mutants import GROUPS, Mutant, drawn
+from tests.tools.mutants import GROUPS, Mutant, drawn
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ORIGINAL = "project"  # the unchanged copy; the others lie beside it
 _LEFT_OUT = "not postgres and not pycuda and not torch"
 _STEPS = {"command": f"not slow and {_LEFT_OUT}", "slow": f"slow and {_LEFT_OUT}"}
@@ -113,6 +113,9 @@ def _be_pytest(tree: Path, failures: Path, arguments: Sequence[str]) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # its parent ends with this program
     os.chdir(tree)
     sys.path.insert(0, str(tree))
+    for name in list(sys.modules):
+        if name.partition(".")[0] == "tests":  # this module's package: the copy has its own
+            del sys.modules[name]
     os.environ["PYTHONPATH"] = str(tree)
     sink = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
@@ -281,9 +284,9 @@ def show(groups: Sequence[str], lines: Sequence[Line]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Try the mutants that the file lacks, and print what it holds then."""
-    # Not with benchmarks.frame, which imports harness: the tests are to import that of a copy.
+    # Nothing here imports harness: the tests are to import that of a copy.
     parser = argparse.ArgumentParser(
-        "python -m benchmarks.mutation",
+        "python -m tests.tools.mutation",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

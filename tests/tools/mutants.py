@@ -17,7 +17,7 @@ GROUPS = {
     "measuring": "measure fleet",
     "results": "results dispatch search recordings",
     "spaces": "space_file source discover constraints space stencil models",
-    "commands": "commands api tuning report compare display analysis core stats",
+    "commands": "commands api tuning report compare display analysis core stats checking options",
 }
 """The rooms whose mutants are counted together."""
 
