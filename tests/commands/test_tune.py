@@ -25,7 +25,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Input
 from harness.search import techniques
 from harness.space_file import load_spec
-from tests.helpers.commands import dispatch, replay, tune
+from tests.helpers.commands import analyse, dispatch, replay, tune
 from tests.helpers.replays import (
     REPLAYED,
     REPLAYED_TWO,
@@ -201,6 +201,7 @@ def test_an_option_that_became_a_command_names_it(capsys: Capture) -> None:
     for command, option, now in (
         (tune, "--replay=r.csv", "harness replay RECORDING"),
         (dispatch, "--recheck", "harness recheck FOLDER"),
+        (analyse, "--kernel-version", "harness analyse DATABASE --all-campaigns"),
     ):
         with pytest.raises(SystemExit):
             command([option])

@@ -18,6 +18,7 @@ from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.recordings import files
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ListedSpace, read_recording, recording_spec
+from tests.helpers.commands import dispatch
 from tests.helpers.commands import replay as replay_command
 
 Capture = pytest.CaptureFixture[str]
@@ -126,6 +127,16 @@ def test_samples_count_where_the_time_is_their_mean_or_median(path: Path) -> Non
 def test_cache_without_keys_takes_the_order_of_the_parameters(path: Path) -> None:
     recorded = read(path, cache_of([entry(16, 1, 1.0)], tune_params_keys=None))
     assert [p.name for p in recorded.parameters] == ["BX", "TILE", "FIXED"]
+
+
+def test_a_recording_has_no_kernel_to_dispatch(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(json.dumps(cache_of([entry(16, 1, 1.0), entry(32, 2, 2.0)])))
+    database = str(tmp_path / "replayed.db")
+    assert replay_command([str(path), "--database", database]) == 0
+    assert dispatch([database, "-o", str(tmp_path / "out")]) == 2
+    assert "is a recording, which has no kernel to dispatch" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

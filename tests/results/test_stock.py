@@ -28,7 +28,7 @@ from harness.core.records import Config, Outcome
 from harness.results import reading, schema, stock, writing
 from harness.results.opentuner import stock_rows
 from harness.results.view import Results, read_results
-from tests.helpers.commands import analyse, dispatch, merge
+from tests.helpers.commands import analyse, dispatch, merge, recheck
 from tests.helpers.results_examples import (
     PICKLED,
     SPEC,
@@ -242,9 +242,13 @@ def test_what_opentuner_cannot_have_written_is_damage(
 # ------------------------------------------------------------------------------- values
 
 
-def test_a_dispatcher_is_written_that_only_chooses(imported: Path, tmp_path: Path) -> None:
+def test_a_dispatcher_is_written_that_only_chooses(
+    imported: Path, tmp_path: Path, capsys: Capture
+) -> None:
     out = tmp_path / "out"
     assert dispatch([str(imported), "-o", str(out), "--choice", "tree"]) == 0
+    assert recheck([str(out)]) == 2
+    assert "results of OpenTuner alone" in capsys.readouterr().err
     header = (out / "mmm_block.h").read_text()
     assert "const char *unroll_loops;" in header
     sys.path.insert(0, str(out))
