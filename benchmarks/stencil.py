@@ -23,7 +23,8 @@ hour of two cores.
 
     python -m benchmarks.stencil --sizes 512 1024 2048 --count 400 --campaigns 3
 
-The paper's programs share nearly all designs, and so do these; the column `shared` says how many:
+The paper's programs share nearly all designs (deduced from its rules), and so do these; the
+column `shared` says how many:
 
     python -m benchmarks.stencil --sizes 512 --count 300 --designs shared
 

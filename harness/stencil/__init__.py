@@ -1,7 +1,8 @@
 """The language that a stencil's file is written in; kernels/stencils/README.md explains it.
 
-Its words are the paper's primitives and their 2-D compositions. A function is a Python function of
-nodes. `x` is the array that a word works on. Words that are also Python builtins end in `_`.
+Its words are the paper's primitives, but for `iterate` and `array`, and 2-D compositions. A
+function is a Python function of nodes. `x` is the array that a word works on. Words that are also
+Python builtins end in `_`.
 """
 
 from __future__ import annotations
