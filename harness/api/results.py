@@ -128,6 +128,8 @@ class TuneResults:
         """
         if name not in PLOTS:
             raise UsageError(f"no plot `{name}`; {suggestion(name, PLOTS)}")
+        if self.stored.is_replay and name in ("boxes", "seconds"):
+            raise UsageError(f"no plot `{name}` of a replay: a recording answered the tests")
         from harness.models.starchart import importance
         from harness.report import figures, plots  # here: they load what draws
 
@@ -143,17 +145,17 @@ class TuneResults:
         elif name in ("search", "seconds"):
             draw = plots.best_by_tests if name == "search" else plots.best_by_seconds
             curves = figures.search_curves(self.stored)
-            if curves and not (self.stored.is_replay and name == "seconds"):
+            if curves:
                 svg = draw(curves)
         elif self.findings.explanation:
             tree = self.findings.explanation.tree
             is_tree = name == "tree"
             svg = plots.tree_picture(tree) if is_tree else plots.importances(importance(tree))
         if not svg:
-            why = "too few configurations were measured and worked"
-            if self.stored.is_replay and name in ("boxes", "seconds"):
-                why = "a recording answered the tests, so that nothing was timed here"
-            raise UsageError(f"there is nothing to draw for the plot `{name}`: {why}")
+            raise UsageError(
+                f"there is nothing to draw for the plot `{name}`: too few configurations were "
+                "measured and worked"
+            )
         # The report's pictures take the colours of its page.
         return _Picture(svg.replace("var(--paper)", "white").replace("currentColor", "#444"))
 

@@ -297,11 +297,13 @@ def _print_sweep(console: Console, inspection: Inspection) -> None:
     print_line(console, f"  {new} compiled now, {cached} from the build cache, in {took}{rate}")
     shared = [float(r.shared_bytes) for r in results if r.shared_bytes is not None]
     shares = [100 * r.occupancy.fraction for r in results if r.occupancy is not None]
+    registers = [build.registers for build in builds if build.registers is not None]
+    spills = [build.spill_bytes for build in builds if build.spill_bytes is not None]
     number = "{:,.0f}".format
-    resources: list[tuple[str, list[float], Callable[[float], str]]] = [
-        ("registers", [b.registers for b in builds if b.registers is not None], number),
+    resources: list[tuple[str, Sequence[float], Callable[[float], str]]] = [
+        ("registers", registers, number),
         ("shared memory, bytes", shared, number),
-        ("spills, bytes", [b.spill_bytes for b in builds if b.spill_bytes is not None], number),
+        ("spills, bytes", spills, number),
         ("occupancy, %", shares, number),
         ("compile time", [b.compile_s for b in builds], format_time),
     ]

@@ -54,18 +54,17 @@ def _print_found(console: Console, done: Tuned, recording: Recording) -> None:
         if not tests:
             continue
         optimum = recording.optimum(problem)
-        rows.append(
-            [
-                str(problem),
-                format_time(best.time_s) if best else "nothing worked",
-                format_time(optimum.time_s) if optimum else "-",
-                f"{optimum.time_s / best.time_s:.3f}" if optimum and best else "-",
-                f"{tests:,} of {len(recording.tables[problem].legal):,}",
-            ]
-        )
+        best_time, optimum_time, share = "nothing worked", "-", "-"
         if best:
+            best_time = format_time(best.time_s)
             values = [f"{name}={shown(best.config[name])}" for name in names]
             lines.append(f"best on ({problem}): {', '.join(values)}")
+        if optimum:
+            optimum_time = format_time(optimum.time_s)
+            if best:
+                share = f"{optimum.time_s / best.time_s:.3f}"
+        tried = f"{tests:,} of {len(recording.tables[problem].legal):,}"
+        rows.append([str(problem), best_time, optimum_time, share, tried])
     head = ("input", "best", "optimum", "optimum / best", "tests")
     title = f"{campaign.spec.name}: {recording.title} on {recording.device}"
     print_line(console, title, "bold")

@@ -123,14 +123,13 @@ def _of_kernel(
     """Select the results of the last campaign; the finals of earlier ones tell of the noise between
     runs, too."""
     last = results.campaign
-    is_replayed = last.environment.backend == "replay"
     groups: dict[Input, dict[Config, dict[Hashable, float]]] = {}
     for rows in (results.rows, *earlier_finals):
         for row in _occasions(rows, results.default):
             m = row.measurement
             samples_s = m.timing.samples_s if m.timing else ()
             # A replay serves the same samples again; that is one occasion.
-            occasion = samples_s if is_replayed else row.uuid
+            occasion = samples_s if results.is_replay else row.uuid
             of_config = groups.setdefault(m.input, {}).setdefault(m.config, {})
             of_config[occasion] = mean_log(samples_s)
     rows_of = by_input(results.rows)
