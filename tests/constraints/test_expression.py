@@ -203,7 +203,7 @@ _COLUMNS: dict[str, list[bool | int | float]] = {
 }
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.recursive(_LEAVES, _joined, max_leaves=8))
 def test_arrays_and_scalars_agree_on_random_expressions(text: str) -> None:
     try:
@@ -250,7 +250,7 @@ def _pythons_value(text: str, values: dict[str, bool | int | float]) -> bool | i
     return found if isinstance(found, (int, float)) else None
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     st.recursive(_LEAVES, _joined, max_leaves=10).filter(lambda text: "** 0.5" not in text),
     st.tuples(*(st.sampled_from(column) for column in _COLUMNS.values())),
@@ -269,7 +269,7 @@ def test_random_expressions_are_python_s(text: str, picked: tuple[bool | int | f
     assert float(found) == pytest.approx(float(expected), rel=1e-12, abs=0)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.text(alphabet="AB01.()[]<>=!&|,'\" \n#+-*/%:;{}@\\_~^?xinotrad", max_size=40))
 def test_any_text_is_an_expression_or_refused(text: str) -> None:
     with contextlib.suppress(ExpressionError):

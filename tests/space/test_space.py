@@ -514,7 +514,7 @@ def listed_space(places: set[tuple[int, ...]], extents: Sequence[int]) -> Listed
     return ListedSpace(recorded, recording)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data(), st.sampled_from([(4, 3, 2), (2000, 5, 3), (2**31 - 1, 2**31 - 1, 2**31 - 1)]))
 def test_neighbours_in_a_recording_are_its_rows_that_differ_in_one_parameter(
     data: st.DataObject, extents: tuple[int, ...]
@@ -674,7 +674,7 @@ def spaces(draw: st.DrawFn) -> Space:
     return space(domains, *texts, defaults=defaults, whens=whens, m=m)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(spaces(), st.integers(0, 99))
 def test_any_space_agrees_with_brute_force(checked: Space, seed: int) -> None:
     every, expected = every_point(checked), brute_force(checked)

@@ -178,7 +178,7 @@ def test_pipe_is_read_neither_as_a_space_nor_as_a_source_or_host(folder: Path) -
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 250_000, "- " * 120_000, "a: 1\n" * 50_000, "9" * 250_000, "'" * 99_999]
+    "text", ["[" * 250_000, "- " * 120_000, "a: 1\n" * 9_999, "9" * 250_000, "'" * 99_999]
 )
 def test_large_nonsense_is_refused_in_seconds(folder: Path, text: str) -> None:
     began = time.process_time()
@@ -191,6 +191,9 @@ def test_what_is_over_a_limit_is_unparsed(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(document_module, "MAX_NODES", 1000)
     with pytest.raises(SpecError, match=r"space\.yaml:3: .*more than 1,000 values"):
         load(folder, f"a: [1,\n  2,\n  {'3, ' * 1000}]\n")
+    lists = "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 10}]\n" for n in range(1, 9))
+    with pytest.raises(SpecError, match=r"space\.yaml:1: .*counting what each alias"):
+        load(folder, f"a0: &a0 [ha]\n{lists}")
     monkeypatch.setattr(document_module, "MAX_BYTES", 1000)
     with pytest.raises(SpecError, match="is longer than 1,000 bytes"):
         load(folder, "# " + "x" * 1000)

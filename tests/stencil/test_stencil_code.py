@@ -380,7 +380,7 @@ def indices(draw: st.DrawFn, depth: int = 3) -> Index:
     return (inner + -by).padded(kind, max(least, inner.high - draw(st.integers(0, 3))))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(indices())
 def test_text_in_c_range_and_value_agree(index: Index) -> None:
     """C's division is Python's, since nothing is negative."""
