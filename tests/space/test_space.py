@@ -146,20 +146,15 @@ def test_what_cannot_be_computed_is_not_legal_and_says_with_which_values() -> No
 # ------------------------------------------------------------------------------- drawing
 
 
-@pytest.mark.parametrize(("excluded", "count"), [(10, 2), (55, 20)])
-def test_samples_are_uniform_among_what_is_not_excluded(excluded: int, count: int) -> None:
-    checked, rng = small(), random.Random(count)
-    legal = list(checked)
-    exclude = set(rng.sample(legal, len(legal) * excluded // 60))
+def test_samples_are_uniform_among_what_is_not_excluded() -> None:
+    checked, rng = small(), random.Random(2)
+    exclude = set(rng.sample(list(checked), 14))
     drawn: Counter[Config] = Counter()
     for _ in range(300):
-        drawn.update(checked.sample(rng, count, exclude))
-    assert set(drawn) == set(legal) - exclude
-    if count < len(drawn):
-        # Each call draws without replacement, so that counts vary less than chi-square's.
-        assert chisquare(list(drawn.values())).pvalue > 1e-3
-    else:
-        assert set(drawn.values()) == {300}
+        drawn.update(checked.sample(rng, 2, exclude))
+    assert set(drawn) == set(checked) - exclude
+    # Each call draws without replacement, so that counts vary less than chi-square's.
+    assert chisquare(list(drawn.values())).pvalue > 1e-3
 
 
 def test_fewer_are_sampled_where_there_are_no_more() -> None:
@@ -184,10 +179,9 @@ def test_an_empty_space_gives_nothing() -> None:
 def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error() -> None:
     checked, expected = tied(), TIED_COUNT
     assert checked.count is None
-    for seed in range(2):
-        estimate, error = checked.estimate_count(random.Random(seed))
-        assert 0 < error < 0.1 * expected
-        assert abs(estimate - expected) < 4 * error
+    estimate, error = checked.estimate_count(random.Random(0))
+    assert 0 < error < 0.1 * expected
+    assert abs(estimate - expected) < 4 * error
     # Nothing is found, and still there is an error.
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 17) for i in range(6)}
     estimate, error = space(domains, " * ".join(domains) + " == 1").estimate_count(random.Random(0))
@@ -412,10 +406,10 @@ def test_drawing_beside_thousands_that_were_measured_stays_quick() -> None:
     assert checked.count is not None
     measured = set(checked.sample(rng, checked.count - 200))
     began = time.process_time()
-    for _ in range(100):
+    for _ in range(50):
         measured.update(checked.sample(rng, 1, measured))
     assert time.process_time() - began < 10
-    assert len(measured) == checked.count - 100
+    assert len(measured) == checked.count - 150
 
 
 # --------------------------------------------------------------------------------- points as arrays
@@ -446,7 +440,7 @@ def test_samples_that_are_left_to_rejection_are_uniform(monkeypatch: pytest.Monk
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (6,))
     checked = small()
     assert checked.count is None
-    drawn = checked.sample_points(np.random.default_rng(1), 5000)
+    drawn = checked.sample_points(np.random.default_rng(1), 2000)
     assert evenness(drawn, len(brute_force(small()))) > 1e-3
 
 
@@ -458,13 +452,13 @@ def test_samples_are_uniform_where_counts_exceed_64_bits() -> None:
     assert big.count is not None
     assert big.count > 2**64
     for wide in (checked, big):
-        drawn = wide.sample_points(np.random.default_rng(3), 4000)
-        assert all(map(wide.is_legal, map(wide.decode, rows(drawn[:500]))))
+        drawn = wide.sample_points(np.random.default_rng(3), 2000)
+        assert all(map(wide.is_legal, map(wide.decode, rows(drawn[:100]))))
     # Of an ascending chain from 1 to 32, the last of 14 is n with probability proportional to
     # the number of chains of 13 up to n; of two in order, the first is n in 33 - n of 528.
     first = np.bincount(drawn[:, 0], minlength=32)
     expected = np.array([(32 - place) / 528 for place in range(32)])
-    assert chisquare(first, expected * 4000).pvalue > 1e-3
+    assert chisquare(first, expected * 2000).pvalue > 1e-3
 
 
 def test_a_search_that_finds_nothing_by_rejection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -530,7 +524,7 @@ def test_neighbours_in_a_recording_are_its_rows_that_differ_in_one_parameter(
 def test_samples_of_a_recording_are_its_rows_uniformly() -> None:
     recorded = {(a, b) for a in range(9) for b in range(7) if (a + b) % 3}
     checked = listed_space(recorded, (9, 7))
-    drawn = checked.sample_points(np.random.default_rng(2), 4000)
+    drawn = checked.sample_points(np.random.default_rng(2), 2000)
     assert set(rows(drawn)) == recorded
     every = np.array(all_places(checked), np.int32)
     assert set(rows(every[checked.are_legal(every)])) == recorded
@@ -539,9 +533,9 @@ def test_samples_of_a_recording_are_its_rows_uniformly() -> None:
 
 def test_rows_whose_numbers_need_more_than_64_bits_are_told_apart() -> None:
     rng = np.random.default_rng(5)
-    recorded = set(map(tuple, rng.integers(30, size=(3000, 20)).tolist()))
+    recorded = set(map(tuple, rng.integers(30, size=(1000, 20)).tolist()))
     checked = listed_space(recorded, (30,) * 20)
-    for place in sorted(recorded)[:50]:
+    for place in sorted(recorded)[:20]:
         moved = ((place[0] + 1) % 30, *place[1:])
         assert checked.is_legal(checked.decode(place))
         assert not checked.is_legal(checked.decode(moved))

@@ -45,8 +45,8 @@ def measured(table: pd.DataFrame) -> list[Measurement]:
 def url(tmp_path: Path) -> str:
     """A database with the points of p0, p1 and p2, and of a kernel that is no stencil."""
     url = str(tmp_path / "stencil.db")
-    table = made_times(programs=3, points=60)
-    variant = Parameter("VARIANT", "integer", range(62), "choice", 0)
+    table = made_times(programs=3, points=30)
+    variant = Parameter("VARIANT", "integer", range(32), "choice", 0)
     with writing(url) as engine:
         store = Store(engine)
         for program, rows in table.groupby("program"):
@@ -66,26 +66,26 @@ def url(tmp_path: Path) -> str:
 def test_points_are_ordered_by_a_predictor_trained_on_other_stencils(
     url: str, tmp_path: Path
 ) -> None:
-    table = made_times(programs=3, points=60)
+    table = made_times(programs=3, points=30)
     own, known = table[table["program"] == "p0"], table[table["program"] != "p0"]
     shared = own.assign(design=[*known["design"][:15], *own["design"][15:]])
     shared[COLUMNS].astype(int).to_csv(tmp_path / "p0.features.csv", index_label="VARIANT")
     predictor = StencilPredictor(url, tmp_path / "p0.yaml")
     order = predictor.order(ENVIRONMENT)
     assert order is not None
-    assert sorted(c["VARIANT"] for c in order[0]) == list(range(60))
+    assert sorted(c["VARIANT"] for c in order[0]) == list(range(30))
     ranks = [int(config["VARIANT"]) for config in order[0]]  # type: ignore[arg-type]
     times = own["time_s"].to_numpy()[ranks]
-    assert np.median(times[:20]) < np.median(times[20:])
+    assert np.median(times[:10]) < np.median(times[10:])
     assert order[1] == (
-        "ordered by a forest trained on 120 points of p1, p2; "
-        "25% of this space's designs are among theirs"
+        "ordered by a forest trained on 60 points of p1, p2; "
+        "50% of this space's designs are among theirs"
     )
     nearest = StencilPredictor(url, tmp_path / "p0.yaml", "PredictedKNN").order(ENVIRONMENT)
     assert nearest is not None
     assert nearest[0] != order[0]
     assert {*nearest[0]} == {*order[0]}
-    assert nearest[1].startswith("ordered by nearest neighbours trained on 120 points of p1, p2; ")
+    assert nearest[1].startswith("ordered by nearest neighbours trained on 60 points of p1, p2; ")
     elsewhere = Environment("opencl", "device", "platform", "driver", "compiler")
     assert predictor.order(elsewhere) is None
 
