@@ -9,18 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.core.errors import SpecError, UsageError
-from harness.core.records import Input
+from harness.core.errors import HostModuleError, SpecError, UsageError
+from harness.core.records import Input, Outcome, Value
 from harness.discover.facts import Facts, discover
 from harness.discover.space_file import host_text, space_text, to_do
 from harness.discover.syntax import Argument
+from harness.measure.cuda.nvrtc import Nvrtc
+from harness.measure.devices import Backend
 from harness.measure.kernels.data import make_kernel_data
 from harness.source.pragmas import EXAMPLES
+from harness.space import ConstrainedSpace
+from harness.space.constrained import make_program
 from harness.space_file import load_spec
-from tests.helpers.commands import check, tune
 from tests.helpers.commands import discover as main
-from tests.helpers.compilers import needs_nvcc
-from tests.helpers.results_examples import query
+from tests.helpers.compilers import needs_nvrtc
+from tests.helpers.planted import measured
 
 Capture = pytest.CaptureFixture[str]
 
@@ -505,8 +508,9 @@ def text_of_error(facts: Facts) -> str:
     return line.strip()
 
 
-@pytest.mark.usefixtures("opencl")
-def test_check_refuses_integers_that_are_not_filled_in(tmp_path: Path, capsys: Capture) -> None:
+def test_integers_that_are_not_filled_in_are_refused(
+    tmp_path: Path, opencl: Backend, capsys: Capture
+) -> None:
     source = (
         "#ifndef F\n#define F 1\n#endif\n"
         "kernel void f(global const int *row, global float *y, local float *t, int n)\n"
@@ -515,14 +519,14 @@ def test_check_refuses_integers_that_are_not_filled_in(tmp_path: Path, capsys: C
     space, host = _discovered(tmp_path, source)
     listed = capsys.readouterr().err
     assert re.search(r"k\.py, line \d+: FILL IN: offsets, counts or indices\?", listed)
-    space.write_text(space.read_text().replace("n: 1048576", "n: 64"))
     text = re.sub("raise .*", 'return {"y": np.full(64, 64, np.float32)}', host.read_text())
     host.write_text(text)
-    line = [str(space), "--backend", "opencl", "--compile", "0", "--run"]
-    assert check(line) == 1
-    assert "arguments() returns `row` with the type NoneType" in capsys.readouterr().out
+    problem = Input({"n": 64})
+    with pytest.raises(HostModuleError, match="`row` with the type NoneType"):
+        make_kernel_data(host, problem)
     host.write_text(text.replace("None,", "np.zeros(size, np.int32),"))
-    assert check(line) == 0
+    [run] = measured(load_spec(space), opencl, problem, {})
+    assert run.outcome is Outcome.OK, run.message
 
 
 def test_the_host_skeleton_invents_no_reference(tmp_path: Path) -> None:
@@ -585,28 +589,23 @@ def _discovered(folder: Path, source: str, suffix: str = "cl") -> tuple[Path, Pa
     return space, host
 
 
-@pytest.mark.usefixtures("opencl")
-def test_a_kernel_is_tuned_from_its_pragmas_alone(tmp_path: Path, capsys: Capture) -> None:
-    """A person fills in inputs and the host module only."""
+def test_a_kernel_is_measured_from_its_pragmas_alone(tmp_path: Path, opencl: Backend) -> None:
+    """A person fills in the host module only."""
     space, host = _discovered(tmp_path, (DATA / "smooth.cl").read_text())
     host.write_text(HOST)
-    assert check([str(space), "--no-compile"]) == 0
-    space.write_text(re.sub(r"- \{n: \d+\}  # FILL IN.*", "- {n: 5000}", space.read_text()))
-    database = tmp_path / "smooth.db"
-    options = ["--backend", "opencl", "--test-limit", "6", "--quiet", "--repeats", "3"]
-    assert tune([str(space), "--database", str(database), *options]) == 0
-    assert "UNROLL_1=" in capsys.readouterr().out
-    [(outcome, count)] = query(database, "SELECT outcome, count(*) FROM measurements GROUP BY 1")
-    assert (outcome, count >= 6) == ("ok", True)
+    changed: dict[str, Value] = {"READS": "cached", "CHUNK": 2, "BLKSZ": 64, "UNROLL_1": 4}
+    for run in measured(load_spec(space), opencl, Input({"n": 5000}), {}, changed):
+        assert run.outcome is Outcome.OK, run.message
 
 
-@needs_nvcc
+@needs_nvrtc
 def test_the_space_of_a_template_compiles_at_once(tmp_path: Path) -> None:
     source = (
         "namespace lib {\ntemplate <typename T, int BLOCK>\n__global__ void f(T *y, int n) {\n"
         "    __shared__ T part[BLOCK * PAD];\n    part[threadIdx.x] = n;\n    __syncthreads();\n"
         "    y[threadIdx.x] = part[n];\n}\n}\n"
     )
-    space, host = _discovered(tmp_path, source, "cu")
-    host.write_text(re.sub("raise .*", 'return {"y": arguments["y"]}', host.read_text()))
-    assert check([str(space), "--arch", "sm_90", "--compile", "0"]) == 0
+    space, _ = _discovered(tmp_path, source, "cu")
+    spec = load_spec(space)
+    legal = ConstrainedSpace.of(spec, spec.inputs[0], None)
+    Nvrtc("sm_90").compile(make_program(spec, legal, legal.default, "cuda"))
