@@ -199,9 +199,8 @@ def test_arguments_that_are_not_filled_in_raise_an_error_that_says_so(tmp_path: 
 # ------------------------------------------------------------------------- how lists are read
 
 
-@pytest.mark.parametrize(
-    ("before", "configs", "blocks"),
-    [
+def test_a_list_is_read_without_running_it(tmp_path: Path) -> None:
+    cases = (
         ("", "[triton.Config({'BLOCK': 2 ** i * 3}) for i in range(3)]", [3, 6, 12]),
         ("", "[triton.Config({'BLOCK': b}, num_warps=w) for b, w in product([8, 16], (2, 4))]",
          [8, 16]),
@@ -215,20 +214,16 @@ def test_arguments_that_are_not_filled_in_raise_an_error_that_says_so(tmp_path: 
          ["wide", "narrow"]),
         ("", "[triton.Config({'BLOCK': True}), triton.Config({'BLOCK': False})]", [True, False]),
         ("", "[triton.Config({'BLOCK': 4}, 4, 3, 2, 64)]", [4]),
-    ],
-)  # fmt: skip
-def test_a_list_is_read_without_running_it(
-    tmp_path: Path, before: str, configs: str, blocks: list[object]
-) -> None:
-    values = _values(_spec(tmp_path, before, configs))
-    assert values["BLOCK"] == blocks
-    assert {"num_warps", "num_stages"} <= set(values)
-    assert values.get("maxnreg", [64]) == [64]
+    )  # fmt: skip
+    for before, configs, blocks in cases:
+        values = _values(_spec(tmp_path, before, configs))
+        assert values["BLOCK"] == blocks
+        assert {"num_warps", "num_stages"} <= set(values)
+        assert values.get("maxnreg", [64]) == [64]
 
 
-@pytest.mark.parametrize(
-    ("before", "configs", "marks"),
-    [
+def test_what_a_space_cannot_take_over_is_marked(tmp_path: Path) -> None:
+    cases = (
         ("", "[triton.Config({'BLOCK': b}, num_warps=w) for b in [8, 16] for w in [4, 8] "
          "if b * w <= 64]",
          ['- BLOCK * num_warps <= 64  # CONFIRM: from `b * w <= 64` (line 3)']),
@@ -253,19 +248,15 @@ def test_a_list_is_read_without_running_it(
          ["BLOCK: {values: [8, 32]", "# CONFIRM: the list for CUDA"]),
         ("", "[triton.Config({'BLOCK': b}) for b in range(1, 30)]",
          ["# CONFIRM: the 28 other configurations are no baselines"]),
-    ],
-)  # fmt: skip
-def test_what_a_space_cannot_take_over_is_marked(
-    tmp_path: Path, before: str, configs: str, marks: list[str]
-) -> None:
-    _spec(tmp_path, before, configs)
-    written = (tmp_path / "k.yaml").read_text()
-    assert [mark for mark in marks if mark not in written] == []
+    )  # fmt: skip
+    for before, configs, marks in cases:
+        _spec(tmp_path, before, configs)
+        written = (tmp_path / "k.yaml").read_text()
+        assert [mark for mark in marks if mark not in written] == []
 
 
-@pytest.mark.parametrize(
-    ("before", "configs", "said"),
-    [
+def test_what_only_a_run_would_show_is_named_with_its_line(tmp_path: Path) -> None:
+    cases = (
         ("", "make_configs(8)", "k.py:3: `make_configs(8)` cannot be read without running"),
         ("def f():\n    import os\n    return []\n", "f()", "k.py:4: `import os` cannot be read"),
         ("", "[triton.Config({'BLOCK': tl.float16})]", "k.py:3: `tl.float16` cannot be read"),
@@ -279,13 +270,10 @@ def test_what_a_space_cannot_take_over_is_marked(
         ("", "[triton.Config({'BLOCK': b}) for b in product(range(999), range(999), range(99))]",
          "k.py:3: the configurations take too long to read"),
         ("", "(lambda: [])()", "k.py:3: `(lambda: [])()` cannot be read"),
-    ],
-)  # fmt: skip
-def test_what_only_a_run_would_show_is_named_with_its_line(
-    tmp_path: Path, before: str, configs: str, said: str
-) -> None:
-    with pytest.raises(HarnessError, match=re.escape(said)):
-        _spec(tmp_path, before, configs)
+    )  # fmt: skip
+    for before, configs, said in cases:
+        with pytest.raises(HarnessError, match=re.escape(said)):
+            _spec(tmp_path, before, configs)
 
 
 @pytest.mark.parametrize(

@@ -98,9 +98,8 @@ LOOP = (
 )
 
 
-@pytest.mark.parametrize(
-    ("place", "pragmas", "parameter"),
-    [
+def test_a_pragma_is_a_parameter(tmp_path: Path) -> None:
+    cases = (
         (DEFINE, "#pragma erange 64,512\n#define BLOCK 64",
          "BLOCK: {type: power_of_two, min: 64, max: 512, role: launch, default: 64}"),
         (DEFINE, "#pragma erange 1,27,3\n#define N 9", "N: {values: [1, 3, 9, 27], default: 9}"),
@@ -128,11 +127,10 @@ LOOP = (
          "UNROLL_1: {type: integer, min: 1, max: 8, default: 2}"),
         (LOOP, "#pragma unroll_range 1,8\n#pragma nounroll // c",
          "UNROLL_1: {type: integer, min: 1, max: 8, default: 1}"),
-    ],
-)  # fmt: skip
-def test_a_pragma_is_a_parameter(tmp_path: Path, place: str, pragmas: str, parameter: str) -> None:
-    text = _space(tmp_path, place.format(pragmas))
-    assert _line(text, parameter[: parameter.index(":") + 1]) == parameter
+    )  # fmt: skip
+    for place, pragmas, parameter in cases:
+        text = _space(tmp_path, place.format(pragmas))
+        assert _line(text, parameter[: parameter.index(":") + 1]) == parameter
 
 
 def test_loops_that_share_a_name_share_a_parameter(tmp_path: Path) -> None:
@@ -140,53 +138,51 @@ def test_loops_that_share_a_name_share_a_parameter(tmp_path: Path) -> None:
     assert [t.name for t in _facts(tmp_path, text).declared.tuned] == ["U"]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("#pragma eragne 1,2\n#define A 1",
-         "k.cu:1: `#pragma eragne` is unknown; did you mean `#pragma erange`?"),
-        ("#pragma range 1,2\nint x;",
+def test_a_fault_names_its_line_and_expectation(tmp_path: Path) -> None:
+    cases = {
+        "#pragma eragne 1,2\n#define A 1":
+         "k.cu:1: `#pragma eragne` is unknown; did you mean `#pragma erange`?",
+        "#pragma range 1,2\nint x;":
          "k.cu:1: `#pragma range 1,2`: expected `#define NAME VALUE` below it, "
-         "found code that begins with `int`"),
-        ("\n#pragma range 1,2\n#include <a.h>\n#define A 1",
+         "found code that begins with `int`",
+        "\n#pragma range 1,2\n#include <a.h>\n#define A 1":
          "k.cu:2: `#pragma range 1,2`: expected `#define NAME VALUE` below it, "
-         "found `#include <a.h>` on line 3"),
-        ("#pragma range 1,2\n#ifndef A\n#define B 1\n#endif",
-         "expected `#define A VALUE` below it, found `#define B 1` on line 3"),
-        ("#pragma range 1,2\n#define A(x) 1", "found `#define A(x) 1` on line 2"),
-        ("#pragma range 1,2",
-         "expected `#define NAME VALUE` below it, found code that begins with `extern`"),
-        ("#pragma range 2,4\n#define A 1",
-         "the default, `1` in `#define A` on line 2, is not one of its values: 2, 3, 4"),
-        ("#pragma range 1,4\n#define A 1u",
-         "is not one of its values: 1, 2, 3, 4; write it without a suffix"),
-        ("#pragma values 1,2\n#define A 1.0", "the default, `1.0` in `#define A` on line 2"),
-        ("#pragma select a,b\n#define A c",
-         "the default, `c` in `#define A` on line 2, is not one of its values: a, b"),
-        ("#pragma range 1,4\n#define A 1\n#pragma range 1,4\n#define A 1",
-         "`A` already has a pragma, on line 1"),
-        ("#pragma unroll_range 1,8\nint x;",
-         "expected a loop below it, found code that begins with `int`"),
-        ("#pragma unroll_range 1,8\n#define A 1",
-         "expected a loop below it, found `#define A 1` on line 2"),
-        ("void g() {\n#pragma unroll_range 1,8\n#pragma unroll 16\nfor (;;); }",
+         "found `#include <a.h>` on line 3",
+        "#pragma range 1,2\n#ifndef A\n#define B 1\n#endif":
+         "expected `#define A VALUE` below it, found `#define B 1` on line 3",
+        "#pragma range 1,2\n#define A(x) 1": "found `#define A(x) 1` on line 2",
+        "#pragma range 1,2":
+         "expected `#define NAME VALUE` below it, found code that begins with `extern`",
+        "#pragma range 2,4\n#define A 1":
+         "the default, `1` in `#define A` on line 2, is not one of its values: 2, 3, 4",
+        "#pragma range 1,4\n#define A 1u":
+         "is not one of its values: 1, 2, 3, 4; write it without a suffix",
+        "#pragma values 1,2\n#define A 1.0": "the default, `1.0` in `#define A` on line 2",
+        "#pragma select a,b\n#define A c":
+         "the default, `c` in `#define A` on line 2, is not one of its values: a, b",
+        "#pragma range 1,4\n#define A 1\n#pragma range 1,4\n#define A 1":
+         "`A` already has a pragma, on line 1",
+        "#pragma unroll_range 1,8\nint x;":
+         "expected a loop below it, found code that begins with `int`",
+        "#pragma unroll_range 1,8\n#define A 1":
+         "expected a loop below it, found `#define A 1` on line 2",
+        "void g() {\n#pragma unroll_range 1,8\n#pragma unroll 16\nfor (;;); }":
          "the default, from `#pragma unroll 16` on line 3, is not one "
-         "of its values: 1, 2, 3, 4, 5, 6, 7, 8"),
-        ("void g() {\n#pragma unroll_range 1,8\n#pragma unroll\nfor (;;); }",
-         "the default, from `#pragma unroll` on line 3"),
-        ("void g(int UNROLL_1) {\n#pragma unroll_range 1,8\nfor (;;); }",
-         "choose another: `#pragma unroll_range NAME 1,8`"),
-        ("#pragma constraint BLOC <= 4\n#pragma range 1,4\n#define BLOCK 4",
+         "of its values: 1, 2, 3, 4, 5, 6, 7, 8",
+        "void g() {\n#pragma unroll_range 1,8\n#pragma unroll\nfor (;;); }":
+         "the default, from `#pragma unroll` on line 3",
+        "void g(int UNROLL_1) {\n#pragma unroll_range 1,8\nfor (;;); }":
+         "choose another: `#pragma unroll_range NAME 1,8`",
+        "#pragma constraint BLOC <= 4\n#pragma range 1,4\n#define BLOCK 4":
          "k.cu:1: `BLOC` in `#pragma constraint BLOC <= 4` is not a parameter, an "
-         "integer argument of f or a device limit; did you mean `BLOCK`?"),
-        ("#pragma range\x1b[2J 1,2\n", "`#pragma range\\x1b[2J 1,2`"),
-    ],
-)  # fmt: skip
-def test_a_fault_names_its_line_and_expectation(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(SpecError) as fault:
-        _facts(tmp_path, f'{text}\nextern "C" __global__ void f(int *y) {{}}\n')
-    assert message in str(fault.value)
-    assert len(fault.value.faults) == 1
+         "integer argument of f or a device limit; did you mean `BLOCK`?",
+        "#pragma range\x1b[2J 1,2\n": "`#pragma range\\x1b[2J 1,2`",
+    }  # fmt: skip
+    for text, message in cases.items():
+        with pytest.raises(SpecError) as fault:
+            _facts(tmp_path, f'{text}\nextern "C" __global__ void f(int *y) {{}}\n')
+        assert message in str(fault.value)
+        assert len(fault.value.faults) == 1
 
 
 def test_all_faults_are_reported_and_nothing_is_written(tmp_path: Path, capsys: Capture) -> None:
@@ -224,21 +220,19 @@ SWITCH = "values: [0, 1], role: choice"
 SIZE = "type: power_of_two, min: 1, max: 8"
 
 
-@pytest.mark.parametrize(
-    ("use", "values"),
-    [
-        ("if (K) y[0] = 1;", SWITCH),
-        ("y[0] = n > 1 && K;", SWITCH),
-        ("\n#if !K\ny[0] = 1;\n#endif\n", SWITCH),
-        ("y[0] = K ? 2 : 1;", SWITCH),
-        ("for (int k = 0; k <= K && k < n; k += K) y[k] = 1;", SIZE),
-        ("for (int k = 0; k < n; k += K) y[k] = 1;", SIZE),
-        ("\n#ifdef K\ny[K] = 1;\n#endif\n", SIZE),
-    ],
-)
-def test_only_conditions_are_offered_0_not_loops(tmp_path: Path, use: str, values: str) -> None:
-    text = _space(tmp_path, f"#define K 1\n__global__ void f(int *y, int n) {{ {use} }}\n")
-    assert f"# K: {{{values}, default: 1}}" in text
+def test_only_conditions_are_offered_0_not_loops(tmp_path: Path) -> None:
+    cases = {
+        "if (K) y[0] = 1;": SWITCH,
+        "y[0] = n > 1 && K;": SWITCH,
+        "\n#if !K\ny[0] = 1;\n#endif\n": SWITCH,
+        "y[0] = K ? 2 : 1;": SWITCH,
+        "for (int k = 0; k <= K && k < n; k += K) y[k] = 1;": SIZE,
+        "for (int k = 0; k < n; k += K) y[k] = 1;": SIZE,
+        "\n#ifdef K\ny[K] = 1;\n#endif\n": SIZE,
+    }
+    for use, values in cases.items():
+        text = _space(tmp_path, f"#define K 1\n__global__ void f(int *y, int n) {{ {use} }}\n")
+        assert f"# K: {{{values}, default: 1}}" in text
 
 
 def test_with_pragmas_no_other_constant_is_tuned(tmp_path: Path) -> None:
@@ -276,9 +270,8 @@ def test_macros_that_nothing_defines_are_parameters_to_confirm(tmp_path: Path) -
     assert _line(text, "group:") == "group: [BLOCK]"
 
 
-@pytest.mark.parametrize(
-    ("source", "line"),
-    [
+def test_a_source_gives_this_line_of_its_space(tmp_path: Path) -> None:
+    cases = (
         ("#define U 0\n" + LOOP.format("#pragma unroll U"),
          "  # U: {type: integer, min: 0, max: 8, default: 0}"),
         ("#pragma range 1,9\n#define N 3\n#pragma constraint N <= DEPTH\n" + PLAIN,
@@ -300,11 +293,10 @@ def test_macros_that_nothing_defines_are_parameters_to_confirm(tmp_path: Path) -
          "# FILL IN: a: CUDA passes no local memory as an argument"),
         ("kernel __attribute__((reqd_work_group_size(2 * SIDE, 1, 1))) void f(int n) {}",
          "# FILL IN: the size that the source declares as (2 * SIDE, 1, 1)"),
-    ],
-)  # fmt: skip
-def test_a_source_gives_this_line_of_its_space(tmp_path: Path, source: str, line: str) -> None:
-    name = "k.cl" if "kernel" in source else "k.cu"
-    assert line in _space(tmp_path, source, None, name)
+    )  # fmt: skip
+    for source, line in cases:
+        name = "k.cl" if "kernel" in source else "k.cu"
+        assert line in _space(tmp_path, source, None, name)
 
 
 # ---------------------------------------------------------------------------- the kernel
@@ -428,9 +420,8 @@ def test_a_template_kernel_is_read_and_its_types_are_guessed(tmp_path: Path) -> 
     assert "CONFIRM: the types T of the template, guessed" in " ".join(to_do(text))
 
 
-@pytest.mark.parametrize(
-    ("head", "function", "parameters"),
-    [
+def test_whole_numbers_of_a_template_are_parameters_to_confirm(tmp_path: Path) -> None:
+    cases = (
         ("int BLOCK, unsigned ITEMS = 4", "f<BLOCK, ITEMS>",
          ["BLOCK: {type: power_of_two, min: 16, max: 256, role: launch, default: 64}",
           "ITEMS: {type: integer, min: 1, max: 8, default: 4}"]),
@@ -438,22 +429,18 @@ def test_a_template_kernel_is_read_and_its_types_are_guessed(tmp_path: Path) -> 
          "f<float, double, FAST, WIDTH>",
          ["FAST: {values: [0, 1], role: choice, default: 1}",
           "WIDTH: {type: power_of_two, min: 1, max: 8, default: 1}"]),
-    ],
-)  # fmt: skip
-def test_whole_numbers_of_a_template_are_parameters_to_confirm(
-    tmp_path: Path, head: str, function: str, parameters: list[str]
-) -> None:
-    text = _space(tmp_path, f"template <{head}>\n__global__ void f(float *y, int n) {{}}\n")
-    assert _line(text, "function:") == f"function: {function}"
-    assert re.findall(r"^  (\w+: \{.*\})  # CONFIRM", text, re.MULTILINE) == parameters
+    )  # fmt: skip
+    for head, function, parameters in cases:
+        text = _space(tmp_path, f"template <{head}>\n__global__ void f(float *y, int n) {{}}\n")
+        assert _line(text, "function:") == f"function: {function}"
+        assert re.findall(r"^  (\w+: \{.*\})  # CONFIRM", text, re.MULTILINE) == parameters
 
 
 # ---------------------------------------------------------------------- launch and inputs
 
 
-@pytest.mark.parametrize(
-    ("define", "body", "features", "group", "along"),
-    [
+def test_the_launch_has_the_sizes_and_dimensions_that_the_source_tells(tmp_path: Path) -> None:
+    cases = (
         ("#define TILE 16", "threadIdx . y", "width height", "TILE TILE", "width height"),
         ("#define TILE 16", "threadIdx.x + blockDim.y", "width height", "TILE", "width"),
         ("#define X 16\n#define Y 16", "0", "M N K", "X Y", "N M"),
@@ -465,20 +452,17 @@ def test_whole_numbers_of_a_template_are_parameters_to_confirm(
          "TILE_X TILE_Y", "n m"),
         ("#pragma range 1,9\n#define DEPTH 4", "0", "n", "64", "n"),
         ("#pragma range 1,9 launch\n#define W 4", "0", "n", "W", "n"),
-    ],
-)  # fmt: skip
-def test_the_launch_has_the_sizes_and_dimensions_that_the_source_tells(
-    tmp_path: Path, define: str, body: str, features: str, group: str, along: str
-) -> None:
-    names = " + ".join(re.findall(r"define (\w+)", define))
-    bounds = "__launch_bounds__(W)" if names == "W" else ""
-    arguments = ", ".join(f"int {name}" for name in features.split())
-    head = f"__global__ void {bounds} f(float *y, {arguments})"
-    space = _space(tmp_path, f"{define}\n{head} {{ y[{body}] = {names}; }}\n")
-    sizes = group.split()
-    assert _line(space, "group:") == f"group: [{', '.join(sizes)}]"
-    grid = ", ".join(f'"ceil_div({n}, {s})"' for n, s in zip(along.split(), sizes, strict=True))
-    assert _line(space, "grid:") == f"grid: [{grid}]"
+    )  # fmt: skip
+    for define, body, features, group, along in cases:
+        names = " + ".join(re.findall(r"define (\w+)", define))
+        bounds = "__launch_bounds__(W)" if names == "W" else ""
+        arguments = ", ".join(f"int {name}" for name in features.split())
+        head = f"__global__ void {bounds} f(float *y, {arguments})"
+        space = _space(tmp_path, f"{define}\n{head} {{ y[{body}] = {names}; }}\n")
+        sizes = group.split()
+        assert _line(space, "group:") == f"group: [{', '.join(sizes)}]"
+        grid = ", ".join(f'"ceil_div({n}, {s})"' for n, s in zip(along.split(), sizes, strict=True))
+        assert _line(space, "grid:") == f"grid: [{grid}]"
 
 
 def test_features_avoid_the_words_of_expressions(tmp_path: Path) -> None:
@@ -555,9 +539,10 @@ def test_files_are_written_once_and_the_rest_is_listed(tmp_path: Path, capsys: C
     assert (output.read_text(), host.read_text()) == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_an_impossible_command_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    cases = (
         (["not_there.cu"], "not_there.cu cannot be read: No such file or directory"),
         (["."], ". is a folder"),
         (["empty.cu"], "empty.cu defines no kernel. A kernel is a function marked __global__"),
@@ -565,17 +550,13 @@ def test_files_are_written_once_and_the_rest_is_listed(tmp_path: Path, capsys: C
         ([str(DATA / "scale.cu"), "--host", "host.txt"], "its name must end in .py"),
         ([str(DATA / "scale.cu"), "--output", "no/s.yaml"], "no/s.yaml cannot be written"),
         ([str(DATA / "scale.cu"), "--output", "a.py", "--host", "a.py"], "cannot be both"),
-    ],
-)
-def test_an_impossible_command_is_refused(
-    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    Path("empty.cu").touch()
-    Path("binary.cu").write_bytes(b"\x7fE\n\xff\0")
-    assert main(arguments) == 2
-    assert message in capsys.readouterr().err
+    )
+    for arguments, message in cases:
+        monkeypatch.chdir(tmp_path)
+        Path("empty.cu").touch()
+        Path("binary.cu").write_bytes(b"\x7fE\n\xff\0")
+        assert main(arguments) == 2
+        assert message in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------------- end to end

@@ -32,26 +32,24 @@ def test_includes_are_followed_from_file_to_file(folder: Path) -> None:
     assert source.includes[(folder / "deep" / "e.h").resolve()] == "int TILE;\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "is_used"),
-    [
-        ("// N in a comment\n#ifndef N\n#define N 4\n#endif\nint a;\n", False),
-        ("#if !defined(N) || defined N\n#define N 4\n#endif\n#undef N\n", False),
-        ("#if 0\nint a = N;\n#endif\n", False),
-        ("#ifndef N\n#define N 4\n#endif\nint a = N;\n", True),
-        ("#define M (N + 1)\n", True),
-        ("#if N == 2\nint a;\n#endif\n", True),
-        ("#pragma unroll N\nfor (;;);\n", True),
-        ('_Pragma("unroll N")\nfor (;;);\n', True),
-    ],
-)
-def test_macro_is_used_where_its_value_can_matter(tmp_path: Path, text: str, is_used: bool) -> None:
-    (tmp_path / "a.cl").write_text(text)
-    (tmp_path / "b.cl").write_text('#include "a.cl"\n')
-    for name in ("a.cl", "b.cl"):
-        source = read_source(tmp_path / name)
-        assert source.mentions("N")
-        assert source.uses("N") == is_used
+def test_macro_is_used_where_its_value_can_matter(tmp_path: Path) -> None:
+    cases = {
+        "// N in a comment\n#ifndef N\n#define N 4\n#endif\nint a;\n": False,
+        "#if !defined(N) || defined N\n#define N 4\n#endif\n#undef N\n": False,
+        "#if 0\nint a = N;\n#endif\n": False,
+        "#ifndef N\n#define N 4\n#endif\nint a = N;\n": True,
+        "#define M (N + 1)\n": True,
+        "#if N == 2\nint a;\n#endif\n": True,
+        "#pragma unroll N\nfor (;;);\n": True,
+        '_Pragma("unroll N")\nfor (;;);\n': True,
+    }
+    for text, is_used in cases.items():
+        (tmp_path / "a.cl").write_text(text)
+        (tmp_path / "b.cl").write_text('#include "a.cl"\n')
+        for name in ("a.cl", "b.cl"):
+            source = read_source(tmp_path / name)
+            assert source.mentions("N")
+            assert source.uses("N") == is_used
 
 
 def test_words_are_found_in_includes_and_only_whole(folder: Path) -> None:
@@ -97,21 +95,19 @@ def test_too_long_a_file_is_not_read_to_its_end(tmp_path: Path) -> None:
         read_text(tmp_path / "a.cl", 100)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("", "is a folder"),
-        ("a\0.cl", "not a file name"),
-        ("latin.cl", r"is not UTF-8 text \(line 2, byte 13\)"),
-        ("pipe", "is not a regular file"),
-        ("/dev/zero", "is not a regular file"),
-    ],
-)
-def test_what_is_no_source_says_why(tmp_path: Path, name: str, message: str) -> None:
+def test_what_is_no_source_says_why(tmp_path: Path) -> None:
+    cases = {
+        "": "is a folder",
+        "a\0.cl": "not a file name",
+        "latin.cl": r"is not UTF-8 text \(line 2, byte 13\)",
+        "pipe": "is not a regular file",
+        "/dev/zero": "is not a regular file",
+    }
     (tmp_path / "latin.cl").write_bytes(b"int a;\n// caf\xe9\n")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match=message):
-        read_source(tmp_path / name)
+    for name, message in cases.items():
+        with pytest.raises(ValueError, match=message):
+            read_source(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         read_source(tmp_path / "a.cl")
 
@@ -175,55 +171,49 @@ def test_every_factor_is_a_text_of_its_own_and_one_forbids() -> None:
 RANGE = "#pragma unroll_range 1,8\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        ("#define FAST// c\nint a;", ["#define FAST 1// c", "int a;"]),
-        (f"{RANGE}#pragma constraint N <= 8\n#pragma unroll 4\nfor (;;);",
-         ["#pragma unroll 2", "", "", "for (;;);"]),
+def test_only_the_lines_of_parameters_change() -> None:
+    cases = {
+        "#define FAST// c\nint a;": ["#define FAST 1// c", "int a;"],
+        f"{RANGE}#pragma constraint N <= 8\n#pragma unroll 4\nfor (;;);":
+         ["#pragma unroll 2", "", "", "for (;;);"],
         # Behind code, another loop keeps its unrolling.
-        (f"{RANGE};\n#pragma constraint N <= 8\n#pragma unroll 4\nfor (;;);",
-         ["#pragma unroll 2", ";", "", "#pragma unroll 4", "for (;;);"]),
+        f"{RANGE};\n#pragma constraint N <= 8\n#pragma unroll 4\nfor (;;);":
+         ["#pragma unroll 2", ";", "", "#pragma unroll 4", "for (;;);"],
         # So does a loop that is no parameter.
-        (f"{RANGE}for (;;);\n{RANGE}#pragma unroll 4\nfor (;;);",
-         ["#pragma unroll 2", "for (;;);", "", "#pragma unroll 4", "for (;;);"]),
-    ],
-)  # fmt: skip
-def test_only_the_lines_of_parameters_change(text: str, lines: list[str]) -> None:
-    assert _body(text, {"FAST": True, "UNROLL_1": 2}) == lines
+        f"{RANGE}for (;;);\n{RANGE}#pragma unroll 4\nfor (;;);":
+         ["#pragma unroll 2", "for (;;);", "", "#pragma unroll 4", "for (;;);"],
+    }  # fmt: skip
+    for text, lines in cases.items():
+        assert _body(text, {"FAST": True, "UNROLL_1": 2}) == lines
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_source_that_guards_its_macros_is_compiled_as_it_stands() -> None:
+    cases = (
         "#ifndef N\n#define N 4\n#endif\nint a[N];\n",
         "#if !defined(N)\n  #define N 4\n#endif\n",
         "#define N(x) x\n",
         "// #define N 4\n",
         '#include "n.h"\n#pragma unroll 4\n#pragma once\n#pragma OPENCL EXTENSION x : enable\n',
         "#define M 4\n",
-    ],
-)
-def test_a_source_that_guards_its_macros_is_compiled_as_it_stands(text: str) -> None:
-    program = Source(Path("a.cl"), text, {}).with_macros({"N": 8})
-    assert program == f'#define N 8\n#line 1 "a.cl"\n{text}'
+    )
+    for text in cases:
+        program = Source(Path("a.cl"), text, {}).with_macros({"N": 8})
+        assert program == f'#define N 8\n#line 1 "a.cl"\n{text}'
 
 
-@pytest.mark.parametrize(
-    ("text", "is_left_out"),
-    [
-        ("#if P == 1\n{}#endif\n", True),
-        ("#if P==0\n#elif P == 2\n#ifdef A\n{}#endif\n#endif\n", True),
-        ("#if P == 0\n{}#elif P == 2\n#endif\n", False),
-        ("#if P == 1\n#else\n{}#endif\n", False),
-        ("#if P == 1\n#elifdef A\n{}#endif\n", False),
-        ("#if P == 1\n#endif\n{}", False),
-        ("#if P == 1 || A\n{}#endif\n", False),
-        ("#if OTHER == 1\n{}#endif\n", False),
-        ("#if WORD == 1\n{}#endif\n", False),
-    ],
-)
-def test_include_for_another_value_of_a_parameter_is_left_out(text: str, is_left_out: bool) -> None:
-    macros: dict[str, Value] = {"P": 0, "WORD": "tiled"}
-    lines = _body(text.format('#include "a.h"\n'), macros)
-    assert lines == text.format("\n" if is_left_out else '#include "a.h"\n').split("\n")
+def test_include_for_another_value_of_a_parameter_is_left_out() -> None:
+    cases = {
+        "#if P == 1\n{}#endif\n": True,
+        "#if P==0\n#elif P == 2\n#ifdef A\n{}#endif\n#endif\n": True,
+        "#if P == 0\n{}#elif P == 2\n#endif\n": False,
+        "#if P == 1\n#else\n{}#endif\n": False,
+        "#if P == 1\n#elifdef A\n{}#endif\n": False,
+        "#if P == 1\n#endif\n{}": False,
+        "#if P == 1 || A\n{}#endif\n": False,
+        "#if OTHER == 1\n{}#endif\n": False,
+        "#if WORD == 1\n{}#endif\n": False,
+    }
+    for text, is_left_out in cases.items():
+        macros: dict[str, Value] = {"P": 0, "WORD": "tiled"}
+        lines = _body(text.format('#include "a.h"\n'), macros)
+        assert lines == text.format("\n" if is_left_out else '#include "a.h"\n').split("\n")

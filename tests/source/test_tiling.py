@@ -61,11 +61,12 @@ def test_loops_over_tiles_stand_where_the_pragma_was_and_no_line_moves() -> None
     assert _body(PRODUCT, {"TI": 4, "TK": 8}) == lines
 
 
-@pytest.mark.parametrize("sizes", [{"TI": 0, "TK": 0}, {"TI": 1, "TK": 1}, {"TI": 0}])
-def test_sizes_of_0_and_1_leave_the_loops_alone(sizes: Mapping[str, int]) -> None:
-    changed = {1: f"#define TI {sizes['TI']}", 3: "", 4: ""}
-    lines = [changed.get(n, line) for n, line in enumerate(PRODUCT.split("\n"), 1)]
-    assert _body(PRODUCT, sizes) == lines
+def test_sizes_of_0_and_1_leave_the_loops_alone() -> None:
+    cases = ({"TI": 0, "TK": 0}, {"TI": 1, "TK": 1}, {"TI": 0})
+    for sizes in cases:
+        changed = {1: f"#define TI {sizes['TI']}", 3: "", 4: ""}
+        lines = [changed.get(n, line) for n, line in enumerate(PRODUCT.split("\n"), 1)]
+        assert _body(PRODUCT, sizes) == lines
 
 
 # ------------------------------------------------------------------- the iterations, compiled
@@ -257,17 +258,19 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "line", "message"), CASES)
-def test_untileable_loops_are_refused_at_their_line(text: str, line: int, message: str) -> None:
-    tiled = "i:TI, j:TJ" if "int j" in text or text.startswith(FOR_I) else "i:TI"
-    whole = f"{HEAD}#pragma tile {tiled}\n{text}\n}}\n"
-    source = Source(Path("k.cu"), whole, {Path("own.h"): "#define JUMP break\n"})
-    [fault] = source.pragma_faults()
-    assert message in fault.text
-    assert (fault.path, fault.line) == ("k.cu", line)
-    assert fault.text.startswith(f"`#pragma tile {tiled}` on line 7 cannot be carried out: found ")
-    with pytest.raises(SpecError):
-        source.with_macros({"TI": 2})
+def test_untileable_loops_are_refused_at_their_line() -> None:
+    for text, line, message in CASES:
+        tiled = "i:TI, j:TJ" if "int j" in text or text.startswith(FOR_I) else "i:TI"
+        whole = f"{HEAD}#pragma tile {tiled}\n{text}\n}}\n"
+        source = Source(Path("k.cu"), whole, {Path("own.h"): "#define JUMP break\n"})
+        [fault] = source.pragma_faults()
+        assert message in fault.text
+        assert (fault.path, fault.line) == ("k.cu", line)
+        assert fault.text.startswith(
+            f"`#pragma tile {tiled}` on line 7 cannot be carried out: found "
+        )
+        with pytest.raises(SpecError):
+            source.with_macros({"TI": 2})
 
 
 # --------------------------------------------------------------------- the parameter of a space
@@ -302,9 +305,8 @@ def _load(folder: Path, kernel: str = KERNEL, space: str = SPACE) -> Spec:
     return load_spec(folder / "space.yaml")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
+def test_a_space_with_untileable_loops(tmp_path: Path) -> None:
+    cases = (
         ("x < n;", "x != n;", "k.cl:5: `#pragma tile x:TILE_X` on line 4 cannot be carried out: "
          "found `for (int x = 0; x != n; x++) y[x] = x;`, expected only a loop"),
         ("tile x:TILE_X", "tile x:TILE_Z", "k.cl:4: `TILE_Z` in `#pragma tile` is neither a param"
@@ -316,13 +318,12 @@ def _load(folder: Path, kernel: str = KERNEL, space: str = SPACE) -> Spec:
         ("[0, 8, 16]", "[0, 8, 0.5]", "`TILE_X` in `#pragma tile` needs sizes from 0 (not tiled), "
          "but has the value 0.5"),
         ("values: [0, 8, 16], default: 0", "type: boolean, default: false", "the value false"),
-    ],
-)  # fmt: skip
-def test_a_space_with_untileable_loops(tmp_path: Path, old: str, new: str, message: str) -> None:
-    assert old in KERNEL + SPACE
-    with pytest.raises(SpecError) as caught:
-        _load(tmp_path, KERNEL.replace(old, new), SPACE.replace(old, new))
-    assert message in str(caught.value)
+    )  # fmt: skip
+    for old, new, message in cases:
+        assert old in KERNEL + SPACE
+        with pytest.raises(SpecError) as caught:
+            _load(tmp_path, KERNEL.replace(old, new), SPACE.replace(old, new))
+        assert message in str(caught.value)
 
 
 def test_a_space_may_leave_the_tiles_out(tmp_path: Path) -> None:

@@ -68,9 +68,8 @@ def test_a_small_space_is_taken_whole() -> None:
     assert len(found) == 6
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
+def test_a_faulty_range_is_refused() -> None:
+    cases = (
         ([1, 2], r"write `{log: \[1, 2\]}`, `{linear:"),
         ({}, "needs one of `linear`, `log` and `choices`, but got none"),
         ({"linear": [1, 2], "log": [1, 2]}, "but got `linear` and `log`"),
@@ -84,11 +83,10 @@ def test_a_small_space_is_taken_whole() -> None:
         ({"linear": [-1.7e308, 1.7e308]}, "too wide"),
         ({"log": [1e-300, 1e300]}, "too wide"),
         ({"log": [1, 1e300], "multiple_of": 2}, r"whole numbers lie between -2\*\*53 and 2\*\*53"),
-    ],
-)
-def test_a_faulty_range_is_refused(given: Any, reason: str) -> None:
-    with pytest.raises(ValidationError, match=reason):
-        FeatureRange.model_validate(given)
+    )
+    for given, reason in cases:
+        with pytest.raises(ValidationError, match=reason):
+            FeatureRange.model_validate(given)
 
 
 SPACE = """
@@ -116,29 +114,27 @@ def test_a_space_file_draws_its_inputs(tmp_path: Path) -> None:
     assert all(problem["m"] <= problem["n"] for problem in spec.inputs)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(
-    ("inputs", "fault"),
-    [
-        ("values: [{m: 1, n: 1}], ranges: {}", "needs either `values` or `ranges`, but got both"),
-        ("count: 3", "needs either `values` or `ranges`, but got neither"),
-        ("values: [{m: 1, n: 1}], count: 3", "`count` goes with `ranges`, not with `values`"),
-        ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}", "`ranges` needs `count`"),
-        ("ranges: {m: {log: [1, 2]}}, count: 2", "needs the feature `n`"),
-        ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}, k: {log: [1, 2]}}, count: 2", "`k` is not"),
-        ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: q < 1, count: 2", "`q` is not"),
-        ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m + 1, count: 2", "not a condition"),
-        ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m <, count: 2", "where"),
-        ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m < n, count: 2", "only 1 input "),
-        ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m < 1, count: 2", "no input was"),
-        ("ranges: {mm: {log: [1]}, n: {log: [1, 2]}}, count: 2", "needs 2 entries, but has 1"),
-        ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: mn < 3, count: 2", "did you mean"),
-    ],
-)
-def test_faults_name_the_key(tmp_path: Path, inputs: str, fault: str) -> None:
-    with pytest.raises(SpecError) as error:
-        load_spec(written(tmp_path, inputs))
-    assert fault in str(error.value)
-    assert "space.yaml:" in str(error.value)
+def test_faults_name_the_key(tmp_path: Path) -> None:
+    cases = {
+        "values: [{m: 1, n: 1}], ranges: {}": "needs either `values` or `ranges`, but got both",
+        "count: 3": "needs either `values` or `ranges`, but got neither",
+        "values: [{m: 1, n: 1}], count: 3": "`count` goes with `ranges`, not with `values`",
+        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}": "`ranges` needs `count`",
+        "ranges: {m: {log: [1, 2]}}, count: 2": "needs the feature `n`",
+        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}, k: {log: [1, 2]}}, count: 2": "`k` is not",
+        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: q < 1, count: 2": "`q` is not",
+        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m + 1, count: 2": "not a condition",
+        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m <, count: 2": "where",
+        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m < n, count: 2": "only 1 input ",
+        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m < 1, count: 2": "no input was",
+        "ranges: {mm: {log: [1]}, n: {log: [1, 2]}}, count: 2": "needs 2 entries, but has 1",
+        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: mn < 3, count: 2": "did you mean",
+    }
+    for inputs, fault in cases.items():
+        with pytest.raises(SpecError) as error:
+            load_spec(written(tmp_path, inputs))
+        assert fault in str(error.value)
+        assert "space.yaml:" in str(error.value)
 
 
 def unseen(count: int, inputs: list[dict[str, Any]], condition: Any = None, **given: Any) -> Any:

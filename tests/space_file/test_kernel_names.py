@@ -53,10 +53,11 @@ def test_macro_named_as_a_template_parameter_needs_a_place_in_the_name(folder: P
         load_spec(path)
 
 
-@pytest.mark.parametrize("text", ["", "a b", "f<1", "f<int>; x", "f(\nint)", "::f", "1f", "f<>"])
-def test_text_that_names_no_kernel_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="names no kernel: write its name, such as `scale`"):
-        check_kernel_name(text)
+def test_text_that_names_no_kernel_is_refused() -> None:
+    cases = ("", "a b", "f<1", "f<int>; x", "f(\nint)", "::f", "1f", "f<>")
+    for text in cases:
+        with pytest.raises(ValueError, match="names no kernel: write its name, such as `scale`"):
+            check_kernel_name(text)
 
 
 def test_opencl_takes_the_word_of_a_name() -> None:

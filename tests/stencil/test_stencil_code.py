@@ -4,7 +4,7 @@ that is made of it: style, barriers, guards and padding; PoCL runs it, nvcc comp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -116,18 +116,16 @@ def test_cuda_differs_only_in_its_keywords() -> None:
     assert text.count("__syncthreads();") == 1  # a group has one tile, and no next one to wait for
 
 
-@pytest.mark.parametrize(
-    ("threads", "groups", "line"),
-    [
+def test_loops_and_guards_stand_where_needed() -> None:
+    cases = (
         (32, 2, "    result[global_x] = "),
         (48, 2, "    if (global_x < 64) {"),
         (32, 1, "    for (int i = global_x; i < 64; i += get_global_size(0)) {"),
-    ],
-)
-def test_loops_and_guards_stand_where_needed(threads: int, groups: int, line: str) -> None:
-    doubled = map_global(0, lambda e: add(e, e), LINE)
-    ndrange = NdRange((threads, 1, 1), (groups, 1, 1))
-    assert line in emit(lower("doubled", doubled, ndrange), OPENCL)
+    )
+    for threads, groups, line in cases:
+        doubled = map_global(0, lambda e: add(e, e), LINE)
+        ndrange = NdRange((threads, 1, 1), (groups, 1, 1))
+        assert line in emit(lower("doubled", doubled, ndrange), OPENCL)
 
 
 def test_independent_accesses_need_no_barrier() -> None:
@@ -149,9 +147,8 @@ def _added(a: Node, b: Node) -> Node:
     return map_local(0, lambda pair: add(get(0, pair), get(1, pair)), zip_(a, b))
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
+def test_an_impossible_kernel_is_an_error() -> None:
+    cases = (
         (lambda: join(slide(3, 1, map_global(0, lambda e: add(e, e), LINE))),
          "its result is not in memory"),
         (lambda: map_local(0, lambda e: e, LINE), "a local map must be inside a workgroup map"),
@@ -163,11 +160,10 @@ def _added(a: Node, b: Node) -> Node:
          "threads along local 0 all do the same work"),
         (lambda: map_global(0, user_fun("x", "a", "-a"), LINE),
          "the name x is used twice; rename one"),
-    ],
-)  # fmt: skip
-def test_an_impossible_kernel_is_an_error(make: Callable[[], Node], message: str) -> None:
-    with pytest.raises(StencilError, match=message):
-        emit(lower("k", make(), NdRange((8, 1, 1), (8, 1, 1))), OPENCL)
+    )  # fmt: skip
+    for make, message in cases:
+        with pytest.raises(StencilError, match=message):
+            emit(lower("k", make(), NdRange((8, 1, 1), (8, 1, 1))), OPENCL)
 
 
 def _own(row: Node) -> Node:
@@ -305,9 +301,8 @@ X = grid("x", 12)
 IMAGE = grid("image", 8, 6)
 
 
-@pytest.mark.parametrize(
-    ("expression", "kind"),
-    [
+def test_types_have_lengths() -> None:
+    cases = (
         (slide(3, 1, pad(1, 1, "clamp", X)), "[[float]3]12"),
         (slide(5, 2, pad(1, 0, "wrap", X)), "[[float]5]5"),
         (split(4, X), "[[float]4]3"),
@@ -318,15 +313,13 @@ IMAGE = grid("image", 8, 6)
         (map2d(lambda x: add(x, x), IMAGE), "[[float]6]8"),
         (reduce_(add, 0.0, X), "float"),
         (at(2, IMAGE), "[float]6"),
-    ],
-)
-def test_types_have_lengths(expression: Node, kind: str) -> None:
-    assert str(expression.type) == kind
+    )
+    for expression, kind in cases:
+        assert str(expression.type) == kind
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
+def test_an_error_names_the_expression() -> None:
+    cases = (
         (lambda: slide(3, 1, at(0, X)), "slide(3, 1, at(0, x)): expected an array, but `at(0, x)`"),
         (lambda: slide(5, 3, X), "slide(5, 3, x): windows of 5, one every 3, do not end with the"),
         (lambda: split(5, X), "split(5, x): 5 does not divide 12"),
@@ -345,12 +338,11 @@ def test_types_have_lengths(expression: Node, kind: str) -> None:
         (lambda: user_fun("min", "x", "x"), "user_fun('min', 'x', ...): 'min' is not a valid"),
         (lambda: user_fun("f", "int x", "x"), "user_fun('f', 'int x', ...): 'int' is not a"),
         (lambda: user_fun("f", "x x", "x"), "parameters must have different names"),
-    ],
-)
-def test_an_error_names_the_expression(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(StencilError) as error:
-        make()
-    assert message in str(error.value)
+    )
+    for make, message in cases:
+        with pytest.raises(StencilError) as error:
+            make()
+        assert message in str(error.value)
 
 
 # ------------------------------------------------------------------------------ index arithmetic

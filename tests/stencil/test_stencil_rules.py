@@ -312,32 +312,29 @@ BORDERS = map_global(
 IDLE = join(map_global(0, lambda part: map_seq(square, part), split(32, grid("x", 640))))
 
 
-@pytest.mark.parametrize(
-    ("expression", "local", "groups", "lines"),
-    [
+def test_cache_lines_are_the_distances_in_a_warp() -> None:
+    cases = (
         (map_global(0, square, grid("x", 256)), (64, 1, 1), (4, 1, 1), 1),
         (WHOLE, (8, 8, 1), (8, 8, 1), 4),  # a warp is 32 consecutive threads and spans rows
         (WHOLE, (32, 2, 1), (2, 32, 1), 1),
         (TRANSPOSED, (32, 2, 1), (2, 32, 1), 32),
         (BORDERS, (32, 1, 1), (2, 32, 1), 1),
         (IDLE, (32, 1, 1), (1, 1, 1), 20),  # of the 32 threads 20 have work
-    ],
-)
-def test_cache_lines_are_the_distances_in_a_warp(
-    expression: Node, local: Sequence[int], groups: Sequence[int], lines: int
-) -> None:
-    assert feature("cache_lines", expression, local, groups) == lines
+    )
+    for expression, local, groups, lines in cases:
+        assert feature("cache_lines", expression, local, groups) == lines
 
 
-@pytest.mark.parametrize(("size", "expected"), [(1, 1), (2, 2), (4, 4), (32, 32), (64, 32)])
-def test_strided_threads_touch_a_line_for_each_32_words(size: int, expected: int) -> None:
+def test_strided_threads_touch_a_line_for_each_32_words() -> None:
     """Section 4.2.3 of the paper: split 4 with lines of 32 words touches 4 in a warp, not 8."""
-    parts, launch = split(size, grid("x", 64 * size)), ((32, 1, 1), (2, 1, 1))
-    squares = join(map_global(0, lambda part: map_seq(square, part), parts))
-    sums = map_global(0, lambda part: reduce_(add, 0.0, part), parts)
-    for expression, stored in ((squares, expected), (sums, 1)):
-        assert feature("cache_lines", expression, *launch) == expected
-        assert feature("store_cache_lines", expression, *launch) == stored
+    cases = {1: 1, 2: 2, 4: 4, 32: 32, 64: 32}
+    for size, expected in cases.items():
+        parts, launch = split(size, grid("x", 64 * size)), ((32, 1, 1), (2, 1, 1))
+        squares = join(map_global(0, lambda part: map_seq(square, part), parts))
+        sums = map_global(0, lambda part: reduce_(add, 0.0, part), parts)
+        for expression, stored in ((squares, expected), (sums, 1)):
+            assert feature("cache_lines", expression, *launch) == expected
+            assert feature("store_cache_lines", expression, *launch) == stored
 
 
 def test_wavefront_of_64_touches_twice_the_lines_of_a_warp() -> None:
@@ -346,9 +343,9 @@ def test_wavefront_of_64_touches_twice_the_lines_of_a_warp() -> None:
     assert features(kernel, warp=64)["cache_lines"] == 64
 
 
-@pytest.mark.parametrize(
-    ("expression", "local", "groups", "size_bytes"),
-    [
+def test_the_working_set_is_what_a_multiprocessor_touches_over_its_cache() -> None:
+    """Its 2,048 threads are 2,048 / n groups of n; its cache has 128 KiB."""
+    cases = (
         # A group reads and writes as many numbers as it has threads.
         (map_global(0, square, grid("x", 1024)), (128, 1, 1), (8, 1, 1), 16 * 2 * 128 * 4),
         (map_global(0, square, grid("x", 1024)), (1024, 1, 1), (1, 1, 1), 2 * 2 * 1024 * 4),
@@ -357,10 +354,6 @@ def test_wavefront_of_64_touches_twice_the_lines_of_a_warp() -> None:
         # A column of 32 numbers is in 32 lines.
         (transpose(map_global(0, lambda c: map_seq(square, c), transpose(grid("x", 32, 64)))),
          (32, 1, 1), (2, 1, 1), 64 * 2 * 32 * 128),
-    ],
-)  # fmt: skip
-def test_the_working_set_is_what_a_multiprocessor_touches_over_its_cache(
-    expression: Node, local: Sequence[int], groups: Sequence[int], size_bytes: int
-) -> None:
-    """Its 2,048 threads are 2,048 / n groups of n; its cache has 128 KiB."""
-    assert feature("working_set", expression, local, groups) == size_bytes / (128 << 10)
+    )  # fmt: skip
+    for expression, local, groups, size_bytes in cases:
+        assert feature("working_set", expression, local, groups) == size_bytes / (128 << 10)

@@ -131,48 +131,44 @@ def test_more_points_than_a_file_takes_are_refused(
 # ------------------------------------------------------------------------------------- mistakes
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
+def test_a_mistake_in_the_command_is_reported(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = (
         (["no.py", "--size", "64"], "no.py cannot be read: No such file or directory"),
         ([SRAD1, "--size", "2", "-o", "new"], "has 32 threads or more in a group; --size 2 is too"),
         ([SRAD1, "--size", "64", "-o", "."], ". already exists; name a new"),
         ([SRAD1, "--sise", "64"], "--size"),
-    ],
-)
-def test_a_mistake_in_the_command_is_reported(
-    command: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    try:
-        code = main(["explore", *command])
-    except SystemExit as ended:
-        code = int(str(ended.code))
-    assert code == 2
-    assert message in capsys.readouterr().err
+    )
+    for command, message in cases:
+        monkeypatch.chdir(tmp_path)
+        try:
+            code = main(["explore", *command])
+        except SystemExit as ended:
+            code = int(str(ended.code))
+        assert code == 2
+        assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
+def test_a_mistake_in_a_stencil_is_reported_with_its_line(
+    own: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = (
         ("slide(3, 1,", "slide(3, 2,", "ring.py:9: slide(3, 2, pad(1, 1, wrap, x)): windows of 3"),
         ("def reference", "def referent", "ring.py must define the function `reference`"),
         ("import numpy", "import nunpy", "ring.py:1: ModuleNotFoundError: No module named 'nunpy'"),
         ("return map_(", "return str(", "ring.py:10: "),
         ("reduce_(add, 0.0, window), windows)", "window, windows)", "no map computes its result"),
         ('grid("x"', 'grid("result"', "ring.py:9: grid('result', ...): 'result' is not a valid"),
-    ],
-)
-def test_a_mistake_in_a_stencil_is_reported_with_its_line(
-    own: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str],
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    own.write_text(OWN.replace(old, new))
-    monkeypatch.chdir(own.parent)
-    code = main(["explore", own.name, "--size", "64", "--count", "5", "-o", str(tmp_path / "x")])
-    assert code == 2
-    assert message in capsys.readouterr().err
+    )
+    for old, new, message in cases:
+        own.write_text(OWN.replace(old, new))
+        monkeypatch.chdir(own.parent)
+        code = main(
+            ["explore", own.name, "--size", "64", "--count", "5", "-o", str(tmp_path / "x")]
+        )
+        assert code == 2
+        assert message in capsys.readouterr().err
 
 
 def test_a_stencils_own_inputs_are_used(own: Path, tmp_path: Path) -> None:
