@@ -109,7 +109,7 @@ def test_bytes_that_are_no_space_are_refused(folder: Path) -> None:
         (b"", "is empty"),
         (b"# Latin-1\ntitle: caf\xe9\n", "line 2, byte 20"),
         (bytes(range(256)), "line 2, byte 128"),
-        (b"scale\n", ":1: must be a mapping"),
+        (b"scale\n", ":1: "),
         (b"a:\n  b: " + b"9" * 1000, ":2: a number of 1,000 digits"),
         (WHOLE.encode() + b"constraints: [" + b"1 + " * 250 + b"1]", ":8: .* 1,001"),
     )
@@ -123,19 +123,19 @@ def test_bytes_that_are_no_space_are_refused(folder: Path) -> None:
 def test_faults_of_a_space_in_json_have_lines(tmp_path: Path) -> None:
     path = tmp_path / "space.json"
     path.write_text('{\n  "title": "x",\n  "kernal": {"function": "scale"}\n}\n')
-    with pytest.raises(SpecError, match=r"json:3: `kernal` is not a key here; did you mean"):
+    with pytest.raises(SpecError, match="json:3: `kernal`"):
         load_spec(path)
 
 
 def test_folder_is_no_space(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="is a folder; name a file in it"):
+    with pytest.raises(SpecError, match="is a folder"):
         load_spec(tmp_path)
 
 
-def test_faults_of_several_files_are_told_together(folder: Path) -> None:
-    paths = [folder / name for name in ("c.yaml", "a.yaml", "b.yaml")]
-    for path, name in zip(paths, ("[]", "1", "a b"), strict=True):
-        path.write_text(WHOLE.replace("name: scale", f"name: {name}"))
+def test_faults_of_several_files_come_together(folder: Path) -> None:
+    paths = [folder / name for name in ("b.yaml", "a.yaml")]
+    for path in paths:
+        path.write_text(WHOLE.replace("name: scale", "name: []"))
     with pytest.raises(SpecError) as caught:
         load_specs(paths)
     assert [fault.path for fault in caught.value.faults] == sorted(map(str, paths))
@@ -143,7 +143,7 @@ def test_faults_of_several_files_are_told_together(folder: Path) -> None:
 
 def test_missing_file_names_its_neighbours(folder: Path) -> None:
     (folder / "other.yaml").touch()
-    with pytest.raises(SpecError, match=r"space\.yaml: does not exist; in .* are other\.yaml"):
+    with pytest.raises(SpecError, match=r"space\.yaml: .* other\.yaml"):
         load_spec(folder / "space.yaml")
 
 
@@ -155,13 +155,11 @@ def test_pipe_is_read_neither_as_a_space_nor_as_a_source_or_host(folder: Path) -
         load_spec(folder / "pipe.yaml")
     with pytest.raises(SpecError) as caught:
         load(folder, WHOLE)
-    texts = [fault.text.rpartition(" is ")[2] for fault in caught.value.faults]
-    assert texts == ["not a regular file"] * 2
+    assert str(caught.value).count("not a regular file") == 2
 
 
 def test_large_nonsense_is_refused_in_seconds(folder: Path) -> None:
-    cases = ("[" * 250_000, "- " * 120_000, "a: 1\n" * 9_999, "9" * 250_000, "'" * 99_999)
-    for text in cases:
+    for text in ("[" * 250_000, "- " * 120_000, "a: 1\n" * 9_999, "9" * 250_000, "'" * 99_999):
         began = time.process_time()
         with pytest.raises(SpecError):
             load(folder, text)
@@ -193,13 +191,12 @@ def test_host_module_is_not_run(folder: Path) -> None:
 
 
 def test_host_function_may_come_from_elsewhere(folder: Path) -> None:
-    cases = (
+    for definition in (
         "from other import reference",
         "from other import anything as reference",
         "reference = make()",
         "reference: object = make()",
-    )
-    for definition in cases:
+    ):
         (folder / "scale.py").write_text(f"def arguments(features, rng): ...\n{definition}\n")
         assert load(folder, WHOLE).name == "scale"
 
@@ -215,7 +212,7 @@ def test_space_too_large_to_count_is_judged_by_its_default(folder: Path) -> None
     wide = "{type: integer, min: 1, max: 9007199254740992, default: 1}"
     text = re.sub("UNROLL: .*", f"UNROLL: {wide}", WHOLE)
     assert load(folder, text + "constraints: [UNROLL % BLOCK == 1]\n").name == "scale"
-    with pytest.raises(SpecError, match="the default configuration is illegal"):
+    with pytest.raises(SpecError, match=r"default .* illegal"):
         load(folder, text + "constraints: [UNROLL % BLOCK == 2]\n")
 
 
@@ -235,14 +232,14 @@ def test_every_committed_space_loads() -> None:
         assert spec.inputs
 
 
-def test_spec_carries_what_the_file_says() -> None:
+def test_spec_has_what_the_file_says() -> None:
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     assert (spec.name, spec.functions, spec.features) == ("mvmul", ("mvmul",), ("m", "n"))
-    assert [p.name for p in spec.parameters] == ["THRD", "LU", "X_CACHE"]
-    assert [p.default for p in spec.parameters] == [256, 1, 1]
+    assert {p.name: p.default for p in spec.parameters} == {"THRD": 256, "LU": 1, "X_CACHE": 1}
     assert spec.sources["cuda"] is spec.sources["opencl"]
-    assert [c.expression.text for c in spec.constraints] == ["LU <= sqrt(THRD) / 4"]
-    assert "LU <= sqrt" in spec.path.read_text().splitlines()[spec.constraints[0].line - 1]
+    (constraint,) = spec.constraints
+    assert constraint.expression.text == "LU <= sqrt(THRD) / 4"
+    assert "LU <= sqrt" in spec.path.read_text().splitlines()[constraint.line - 1]
     assert [e.text for e in spec.launch.grid] == ["ceil_div(m, sqrt(THRD))", "1"]
     assert dict(spec.inputs[0]) == {"m": 16, "n": 65536}
 
@@ -302,8 +299,8 @@ def test_flags_meet_only_their_own_compiler(folder: Path) -> None:
 def test_numbers_are_read_as_yaml_1_2_reads_them(tmp_path: Path) -> None:
     path = tmp_path / "numbers.yaml"
     path.write_text("a: [1e-4, 016, 0x10, 0o17, .inf, 1_000, 1:30, yes, True, ~, '1', 2020-01-01]")
-    expected = [1e-4, 16, 16, 15, float("inf"), "1_000", "1:30", "yes", True, None, "1"]
-    assert read_document(path).data == {"a": [*expected, "2020-01-01"]}
+    texts = ["1_000", "1:30", "yes", True, None, "1", "2020-01-01"]
+    assert read_document(path).data == {"a": [1e-4, 16, 16, 15, float("inf"), *texts]}
 
 
 def test_lines_are_known_through_aliases(tmp_path: Path) -> None:
@@ -317,30 +314,29 @@ def test_lines_are_known_through_aliases(tmp_path: Path) -> None:
 
 
 def test_programs_differ_where_what_is_measured_differs(folder: Path) -> None:
-    first = load(folder, WHOLE)
-    wider = load(folder, WHOLE.replace("[1, 2, 4]", "[1, 2, 4, 8]"))
-    stricter = load(folder, WHOLE + "constraints: [BLOCK > UNROLL]\n")
-    conditional = load(folder, WHOLE.replace("default: 1}", "default: 1, when: n > 2000}"))
-    searched = (first, wider, stricter, conditional)
-    assert len({s.program_sha256 for s in searched}) == 1
-    assert len({s.space_sha256 for s in searched}) == 4
-    (folder / "scale.py").write_text((folder / "scale.py").read_text() + "CHANGED = 1\n")
-    assert load(folder, WHOLE).program_sha256 != first.program_sha256
-    assert load(folder, WHOLE + "verify: {rtol: 0.1}\n").program_sha256 != first.program_sha256
-    (folder / "scale.py").write_text((folder / "scale.py").read_text() + "import beside\n")
-    programs = set()
-    for value in (1, 2):
-        (folder / "beside.py").write_text(f"VALUE = {value}\n")
+    wider = WHOLE.replace("[1, 2, 4]", "[1, 2, 4, 8]")
+    stricter = WHOLE + "constraints: [BLOCK > UNROLL]\n"
+    conditional = WHOLE.replace("default: 1}", "default: 1, when: n > 2000}")
+    searched = [load(folder, text) for text in (WHOLE, wider, stricter, conditional)]
+    programs = {spec.program_sha256 for spec in searched}
+    assert len(programs) == 1
+    assert len({spec.space_sha256 for spec in searched}) == 4
+    programs.add(load(folder, WHOLE + "verify: {rtol: 0.1}\n").program_sha256)
+    for module in ("scale.py", "imported.py", "imported.py"):
+        with (folder / module).open("a") as file:
+            file.write("import imported\n")
         programs.add(load(folder, WHOLE).program_sha256)
-    assert len(programs) == 2, "what a host module imports is measured too"
+    assert len(programs) == 5, "what a host module imports is measured too"
 
 
 def test_bits_of_another_default_are_another_program(folder: Path) -> None:
-    text, changed = WHOLE + "verify: {bits: default}\n", ("default: 64", "default: 32")
-    assert load(folder, text).program_sha256 != load(folder, WHOLE).program_sha256
-    assert load(folder, text).program_sha256 != load(folder, text.replace(*changed)).program_sha256
-    other = load(folder, WHOLE.replace(*changed))
-    assert load(folder, WHOLE).program_sha256 == other.program_sha256
+    other = WHOLE.replace("default: 64", "default: 32")
+    bits = "verify: {bits: default}\n"
+    programs = {load(folder, text).program_sha256 for text in (WHOLE, other)}
+    assert len(programs) == 1
+    for text in (WHOLE, other):
+        programs.add(load(folder, text + bits).program_sha256)
+    assert len(programs) == 3
 
 
 def test_host_changed_after_loading_does_not_change_the_program(folder: Path) -> None:
@@ -352,18 +348,16 @@ def test_host_changed_after_loading_does_not_change_the_program(folder: Path) ->
 def test_measurement_options_may_be_changed_after_loading(folder: Path) -> None:
     spec = load(folder, WHOLE + "measure: {warmup: 3}\n")
     assert spec.with_measure({"repeats": 2}).measure == KernelMeasure(warmup=3, repeats=2)
-    with pytest.raises(UsageError, match=r"measure\.repeats: must be at least 1, but got 0"):
+    with pytest.raises(UsageError, match=r"measure\.repeats: .* 0"):
         spec.with_measure({"repeats": 0})
-    with pytest.raises(UsageError, match="`repeat` is not a key here; did you mean `repeats`"):
+    with pytest.raises(UsageError, match=r"`repeat` .* `repeats`"):
         spec.with_measure({"repeat": 3})
 
 
 def test_options_that_programs_lack_are_described_by_their_own_model(tmp_path: Path) -> None:
     (tmp_path / "run.sh").touch()
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match=r"^(?!.*did you mean `cache`).*`cache`"):
         load(tmp_path, SCRIPT).with_measure({"cache": "cold"})
-    assert "`cache` is not a key here" in str(error.value)
-    assert "did you mean `cache`" not in str(error.value)
 
 
 # ------------------------------------------------------------------------- extends
@@ -392,43 +386,39 @@ def test_program_and_its_expected_output_may_come_from_two_folders(tmp_path: Pat
     for name in ("run.sh", "inner.txt"):
         (tmp_path / name).touch()
     path = extending(tmp_path, "verify: {against: {file: out.txt}}\n", SCRIPT)
-    (path.parent / "out.txt").touch()
+    output = path.parent / "out.txt"
+    output.touch()
     plan = load_spec(path).program
     assert plan is not None
-    expected = plan.expected_file({"n": 1})
-    assert expected is not None
-    assert expected.samefile(path.parent / "out.txt")
+    assert output.samefile(plan.expected_file({"n": 1}) or "")
 
 
 def test_faults_name_the_file_and_line_that_they_stand_in(folder: Path) -> None:
     base = WHOLE + "constraints: [BLOCK > m]\n"
     path = extending(folder, "measure:\n  warmup: 0\n", base)
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(SpecError, match=r"inner/space\.yaml:4: measure\.warmup"):
         load_spec(path)
-    assert f"{path}:4: measure.warmup: must be at least 1" in str(caught.value)
     path.write_text("extends: ../base.yaml\nname: other\n")
-    with pytest.raises(SpecError, match=r"inner/\.\./base\.yaml:8: constraints\.0: `m` in"):
+    with pytest.raises(SpecError, match=r"inner/\.\./base\.yaml:8: constraints\.0: `m`"):
         load_spec(path)
     path.write_text("extends: ../base.yaml\n")
-    with pytest.raises(SpecError, match=r"inner/space\.yaml:1: needs `name`"):
+    with pytest.raises(SpecError, match=r"inner/space\.yaml:1: .*`name`"):
         load_spec(path)
 
 
-def test_program_that_extends_a_kernel_is_told_where_the_kernel_is(folder: Path) -> None:
+def test_program_that_extends_a_kernel_learns_where_the_kernel_is(folder: Path) -> None:
     path = extending(folder, "program: {run: [sh, x.sh], time: wall}\n")
-    fault = r"space\.yaml:3: .* remove `program`, or extend .*base\.yaml, with its `kernel`"
-    with pytest.raises(SpecError, match=fault):
+    with pytest.raises(SpecError, match=r"space\.yaml:3: .*base\.yaml, with its `kernel`"):
         load_spec(path)
 
 
 def test_file_that_cannot_be_extended_is_refused(folder: Path) -> None:
-    cases = {
-        "none.yaml": r":1: extends: .*none\.yaml does not exist; in .* there are space\.yaml",
-        "space.yaml": r":1: extends: is circular: .*space\.yaml, .*space\.yaml; remove one",
-        "[]": r":1: extends: must be a text",
-    }
-    for named, message in cases.items():
-        with pytest.raises(SpecError, match=message):
+    for named, fact in {
+        "none": "none .* space.yaml",
+        "space.yaml": "circular",
+        "[]": "text",
+    }.items():
+        with pytest.raises(SpecError, match=f":1: extends: .*{fact}"):
             load(folder, f"extends: {named}\n{WHOLE}")
 
 
@@ -461,17 +451,17 @@ def test_callable_is_read_without_being_run(tmp_path: Path) -> None:
     assert changed.program_sha256 != spec.program_sha256
 
 
-def test_fault_of_a_callable_is_told(tmp_path: Path) -> None:
+def test_fault_of_a_callable_names_its_word(tmp_path: Path) -> None:
     cases = (
-        (IN_PYTHON, "def arguments(): ...\n", r"must define the function `build`, but"),
-        (IN_PYTHON, CALLABLE.replace("numba", "jax"), r"FRAMEWORK = 'jax'; expected one of numpy"),
-        (IN_PYTHON, CALLABLE.replace("TILE", "ROWS"), r"nothing uses it: `TILE` does not stand in"),
-        (IN_PYTHON, f"{CALLABLE}def launches(a, c): ...", r"defines `launches`, which is for ker"),
-        (f"{IN_PYTHON}launch: host\n", CALLABLE, r"`launch` is not a key here"),
-        (IN_PYTHON.replace("k.py}", "k.py, host: k.py}"), CALLABLE, r"`host` is not a key here"),
+        (IN_PYTHON, "def arguments(): ...\n", "`build`"),
+        (IN_PYTHON, CALLABLE.replace("numba", "jax"), "jax"),
+        (IN_PYTHON, CALLABLE.replace("TILE", "ROWS"), "`TILE`"),
+        (IN_PYTHON, f"{CALLABLE}def launches(a, c): ...", "`launches`"),
+        (f"{IN_PYTHON}launch: host\n", CALLABLE, "`launch`"),
+        (IN_PYTHON.replace("k.py}", "k.py, host: k.py}"), CALLABLE, "`host`"),
     )
-    for space, module, message in cases:
-        with pytest.raises(SpecError, match=message):
+    for space, module, word in cases:
+        with pytest.raises(SpecError, match=word):
             load_callable(tmp_path, space, module)
 
 
