@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-
 from harness.source.code import c_code, code_of, python_code
 
 KERNEL = """#define N 4 /* rows */
@@ -27,9 +25,8 @@ def test_comments_and_white_space_are_no_code() -> None:
         "+ -1": "+-1",
     }
     for old, new in cases.items():
-        edited = KERNEL.replace(old, new)
-        assert edited != KERNEL
-        assert c_code(edited) == c_code(KERNEL)
+        assert old in KERNEL
+        assert c_code(KERNEL.replace(old, new)) == c_code(KERNEL)
 
 
 def test_other_edits_are_code() -> None:
@@ -45,12 +42,10 @@ def test_other_edits_are_code() -> None:
         ("void f", "voidf"),
     )
     for old, new in cases:
-        edited = KERNEL.replace(old, new)
-        assert edited != KERNEL
-        assert c_code(edited) != c_code(KERNEL)
+        assert c_code(KERNEL.replace(old, new)) != c_code(KERNEL)
 
 
-def test_texts_of_other_tokens_are_kept_apart() -> None:
+def test_texts_of_other_tokens_are_other_code() -> None:
     cases = {
         "a = b + +c;": "a = b ++c;",
         "a = b - >c;": "a = b->c;",
@@ -97,9 +92,7 @@ def test_other_edits_are_code_of_python() -> None:
         ("    return", "    'two'\n    return"),
     )
     for old, new in cases:
-        edited = MODULE.replace(old, new)
-        assert ast.dump(ast.parse(edited)) != ast.dump(ast.parse(MODULE))
-        assert python_code(edited) != python_code(MODULE)
+        assert python_code(MODULE.replace(old, new)) != python_code(MODULE)
 
 
 def test_code_of_python_is_that_of_every_version() -> None:
