@@ -37,8 +37,8 @@ def of_gadapt(name: str) -> Spec:
 
 
 def test_inputs_and_defaults_are_the_published() -> None:
-    for name in GADAPT:
-        spec, (inputs, defaults) = of_gadapt(name), GADAPT[name]
+    for name, (inputs, defaults) in GADAPT.items():
+        spec = of_gadapt(name)
         assert (len(spec.inputs), spec.search.technique) == (inputs, "HillClimb")
         assert {p.name: p.default for p in spec.parameters} == defaults
 
@@ -49,11 +49,10 @@ def test_configurations_of_mvmul_and_reduction_verify(opencl: Backend) -> None:
     configs = map(dict, ConstrainedSpace.of(mvmul, small, None, "opencl"))
     reduction = of_gadapt("reduction").with_measure(SHORT)
     launches = reduction.inputs[-2]  # several launches
-    for found in (
-        *measured(mvmul, opencl, small, *configs),
-        *measured(reduction, opencl, launches, {"BLOCK": 32}, {"BLOCK": 512}),
-    ):
-        assert found.outcome is Outcome.OK, found.message
+    runs = measured(mvmul, opencl, small, *configs)
+    runs += measured(reduction, opencl, launches, {"BLOCK": 32}, {"BLOCK": 512})
+    for run in runs:
+        assert run.outcome is Outcome.OK, run.message
 
 
 @pytest.mark.slow
@@ -103,8 +102,7 @@ def of_starchart(name: str) -> Spec:
 
 
 def test_space_has_as_many_designs_as_the_authors_sampled_from() -> None:
-    cases = {"bfs": 98_816, "kmeans_swap": 1_572}
-    for name, designs in cases.items():
+    for name, designs in {"bfs": 98_816, "kmeans_swap": 1_572}.items():
         spec = of_starchart(name)
         assert ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl").count == designs
 
