@@ -158,25 +158,19 @@ _NAMES = st.sampled_from(["i", "j", "x", "b", "m"])
 _LEAVES = _NAMES | st.integers(-9, 9).map(str) | st.sampled_from(["0.5", "true", "false"])
 
 
+_TEMPLATES = [
+    "({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} / {1})", "({0} // {1})", "({0} % {1})",
+    "({0} < {1})", "({0} <= {1})", "({0} > {1})", "({0} >= {1})", "({0} == {1})", "({0} != {1})",
+    "({0} and {1})", "({0} or {1})", "({0} > 0 and not {1})", "({0} > 0 or not {1})",
+    "(not {0})", "(-{0})", "({0} if {1} else {2})", "({0} in [{1}, {2}])",
+    "({0} ** 0)", "({0} ** 2)", "({0} ** 3)", "({0} ** -1)", "({0} ** 0.5)",
+]  # fmt: skip
+for _name, (_fewest, _) in FUNCTIONS.items():
+    _TEMPLATES.append(_name + ("({0})" if _fewest == 1 else "({0}, {1})"))
+
+
 def _joined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    operators = ["+", "-", "*", "/", "//", "%", "<", "<=", ">", ">=", "==", "!=", "and", "or"]
-    words = st.tuples(parts, st.sampled_from(["and", "or"]), parts)
-    pairs = st.tuples(parts, st.sampled_from(operators), parts)
-    calls = [name for name, (fewest, _) in FUNCTIONS.items() if fewest == 1]
-    two = [name for name, (fewest, _) in FUNCTIONS.items() if fewest == 2]
-    return st.one_of(
-        pairs.map(lambda p: f"({p[0]} {p[1]} {p[2]})"),
-        words.map(lambda p: f"({p[0]} > 0 {p[1]} not {p[2]})"),
-        parts.map(lambda p: f"(not {p})"),
-        parts.map(lambda p: f"(-{p})"),
-        st.tuples(st.sampled_from(calls), parts).map(lambda p: f"{p[0]}({p[1]})"),
-        st.tuples(st.sampled_from(two), parts, parts).map(lambda p: f"{p[0]}({p[1]}, {p[2]})"),
-        st.tuples(parts, parts, parts).map(lambda p: f"({p[0]} if {p[1]} else {p[2]})"),
-        st.tuples(parts, parts, parts).map(lambda p: f"({p[0]} in [{p[1]}, {p[2]}])"),
-        st.tuples(parts, st.sampled_from(["0", "2", "3", "-1", "0.5"])).map(
-            lambda p: f"({p[0]} ** {p[1]})"
-        ),
-    )
+    return st.builds(str.format, st.sampled_from(_TEMPLATES), parts, parts, parts)
 
 
 _COLUMNS: dict[str, list[bool | int | float]] = {
@@ -188,7 +182,7 @@ _COLUMNS: dict[str, list[bool | int | float]] = {
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.recursive(_LEAVES, _joined, max_leaves=8))
+@given(st.recursive(_LEAVES, _joined, max_leaves=16))
 def test_arrays_and_scalars_agree_on_random_expressions(text: str) -> None:
     try:
         expression = Expression(text)
@@ -236,7 +230,7 @@ def _pythons_value(text: str, values: dict[str, bool | int | float]) -> bool | i
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
-    st.recursive(_LEAVES, _joined, max_leaves=10).filter(lambda text: "** 0.5" not in text),
+    st.recursive(_LEAVES, _joined, max_leaves=16).filter(lambda text: "** 0.5" not in text),
     st.tuples(*(st.sampled_from(column) for column in _COLUMNS.values())),
 )
 def test_random_expressions_are_python_s(text: str, picked: tuple[bool | int | float, ...]) -> None:

@@ -14,7 +14,6 @@ from harness.core.errors import HostModuleError, SpecError, UsageError
 from harness.core.records import Input, Outcome, Value
 from harness.discover.facts import Facts, discover
 from harness.discover.space_file import host_text, space_text, to_do
-from harness.discover.syntax import Argument
 from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.devices import Backend
 from harness.measure.kernels.data import make_kernel_data
@@ -278,16 +277,20 @@ def test_opencl_qualifiers_are_not_part_of_types(tmp_path: Path) -> None:
     facts = _facts(tmp_path, OPENCL, "first", "k.cl")
     assert facts.dialect == "opencl"
     assert facts.kernel.sizes == ("64", "2", "1")
-    assert facts.kernel.arguments == (
-        Argument("x", "REAL", True, True, False),
-        Argument("y", "float4", True, False, False),
-        Argument("c", "double", True, True, False),
-        Argument("n", "uint", False, True, False),
-        Argument("big", "ulong", False, False, False),
-        Argument("alpha", "float", False, False, False),
-        Argument("scratch", "float", True, False, True),
-        Argument("image", "image2d_t", False, False, False),
-    )
+    arguments = facts.kernel.arguments
+    assert {a.name: a.type_name for a in arguments} == {
+        "x": "REAL",
+        "y": "float4",
+        "c": "double",
+        "n": "uint",
+        "big": "ulong",
+        "alpha": "float",
+        "scratch": "float",
+        "image": "image2d_t",
+    }
+    assert [a.name for a in arguments if a.is_pointer] == ["x", "y", "c", "scratch"]
+    assert [a.name for a in arguments if a.is_const] == ["x", "c", "n"]
+    assert [a.name for a in arguments if a.is_local] == ["scratch"]
     assert [a.name for a in facts.counts] == ["n", "big"]
 
 
