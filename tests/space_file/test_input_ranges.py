@@ -9,7 +9,6 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from harness.core.errors import SpecError
 from harness.core.records import Input
 from harness.space_file import load_spec
 from harness.space_file.input_ranges import FeatureRange, draw_inputs, draw_unseen
@@ -115,26 +114,6 @@ def test_a_space_file_draws_its_inputs(tmp_path: Path) -> None:
     spec = load_spec(written(tmp_path, text))
     assert len(spec.inputs) == 6
     assert all(problem["m"] <= problem["n"] for problem in spec.inputs)  # type: ignore[operator]
-
-
-def test_faults_name_the_key(tmp_path: Path) -> None:
-    cases = {
-        "values: [{m: 1, n: 1}], ranges: {}": "both",
-        "count: 3": "neither",
-        "values: [{m: 1, n: 1}], count: 3": "`count`",
-        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}": "`count`",
-        "ranges: {m: {log: [1, 2]}}, count: 2": "`n`",
-        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}, k: {log: [1, 2]}}, count: 2": "`k`",
-        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: q < 1, count: 2": "`q`",
-        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m + 1, count: 2": "condition",
-        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m <, count: 2": "where",
-        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m < n, count: 2": "only 1 input",
-        "ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m < 1, count: 2": "no input",
-        "ranges: {mm: {log: [1]}, n: {log: [1, 2]}}, count: 2": "2 entries",
-    }
-    for inputs, fact in cases.items():
-        with pytest.raises(SpecError, match=f"space.yaml:(.|\n)*{fact}"):
-            load_spec(written(tmp_path, inputs))
 
 
 def unseen(count: int, inputs: list[dict[str, Any]], condition: Any = None, **given: Any) -> Any:
