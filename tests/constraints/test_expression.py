@@ -190,8 +190,8 @@ def test_arrays_and_scalars_agree_on_random_expressions(text: str) -> None:
         return
     shape = tuple(len(column) for column in _COLUMNS.values())
     arrays = {
-        name: np.array(column).reshape([-1 if axis == own else 1 for axis in range(len(shape))])
-        for own, (name, column) in enumerate(_COLUMNS.items())
+        name: np.array(column).reshape([-1 if axis == place else 1 for axis in range(len(shape))])
+        for place, (name, column) in enumerate(_COLUMNS.items())
     }
     try:
         table = np.broadcast_to(expression({**arrays, "m": 37}), shape)
@@ -222,10 +222,10 @@ def _pythons_value(text: str, values: dict[str, bool | int | float]) -> bool | i
     """What Python computes; None where that raises, or is a complex number."""
     tree = ast.fix_missing_locations(_Truths().visit(ast.parse(text, mode="eval")))
     try:
-        found = eval(compile(tree, "", "eval"), {"bool": bool, **_PYTHONS, **values})
+        computed = eval(compile(tree, "", "eval"), {"bool": bool, **_PYTHONS, **values})
     except (ArithmeticError, ValueError, TypeError):
         return None
-    return found if isinstance(found, (int, float)) else None
+    return computed if isinstance(computed, (int, float)) else None
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -240,11 +240,11 @@ def test_random_expressions_are_python_s(text: str, picked: tuple[bool | int | f
         return
     try:
         expression = Expression(text)
-        found = expression(values)
+        computed = expression(values)
     except ExpressionError:
         return  # a number used as a condition, or too large
     assert bool(expression.holds(values)) == bool(expected)
-    assert float(found) == pytest.approx(float(expected), rel=1e-12, abs=0)
+    assert float(computed) == pytest.approx(float(expected), rel=1e-12, abs=0)
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)

@@ -163,7 +163,7 @@ def test_sums_and_products(
         assert constraint.holds(dict(zip(names, row, strict=True)))
 
 
-def test_many_values_beside_others_are_counted() -> None:
+def test_many_values_among_others_are_counted() -> None:
     solutions = solve({"A": range(1, 10**5 + 1), "B": range(1, 9)}, ["A % B == 0"])
     assert solutions.count == sum(10**5 // b for b in range(1, 9))
 

@@ -372,8 +372,8 @@ def test_macros_and_loops_that_a_kernel_reaches_are_in_scope(tmp_path: Path) -> 
         f"__global__ void g(int n) {{ n = DEEP + HERS; {loop} }}\n"
         "int main() { f<<<1, GROUP>>>(2); g<<<1, HERS>>>(2); }\n"
     )
-    one, other = (_facts(tmp_path, text, name).declared.tuned for name in "fg")
-    assert [(t.name, t.pragma.line) for t in one] == [("DEEP", 1), ("GROUP", 3), ("U", 9)]
+    first, other = (_facts(tmp_path, text, name).declared.tuned for name in "fg")
+    assert [(t.name, t.pragma.line) for t in first] == [("DEEP", 1), ("GROUP", 3), ("U", 9)]
     assert (other[-1].name, other[-1].pragma.line) == ("U", 12)
 
 

@@ -53,7 +53,7 @@ def test_macro_is_used_where_its_value_can_matter(tmp_path: Path) -> None:
             assert source.uses("N") == is_used
 
 
-def test_words_are_found_in_includes_and_only_whole(folder: Path) -> None:
+def test_words_count_in_includes_and_only_whole(folder: Path) -> None:
     source = read_source(folder / "a.cl")
     names = ("TILE", "a", "special", "TIL", "elsewhere")
     assert [name for name in names if source.mentions(name)] == ["TILE", "a", "special"]

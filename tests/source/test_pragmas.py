@@ -36,7 +36,7 @@ def test_a_range_of_any_length_is_read_at_once() -> None:
     assert len(_read("range 1,9007199254740992").values) == 2**53
 
 
-def test_roles_and_names_stand_beside_the_values() -> None:
+def test_roles_and_names_stand_with_the_values() -> None:
     assert _read("erange 64,512,2 source").role == "source"
     assert _read("select a, b launch").role == "launch"
     assert _read("select launch,source").values == ("launch", "source")

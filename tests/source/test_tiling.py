@@ -329,6 +329,6 @@ def test_the_example_is_right_with_every_kind_of_tile(opencl: Backend) -> None:
     spec = load_spec(EXAMPLES / "transpose_bands.yaml").with_measure({"warmup": 1, "repeats": 2})
     problem = Input({"width": 37, "height": 150})
     tiles = [{"TILE_X": x, "TILE_Y": y} for x, y in ((0, 0), (16, 128))]
-    found = measured(spec, opencl, problem, *tiles)
-    assert [m.outcome for m in found] == [Outcome.OK] * 2, [m.message for m in found]
-    assert len({m.build.key for m in found if m.build}) == 2
+    runs = measured(spec, opencl, problem, *tiles)
+    assert [m.outcome for m in runs] == [Outcome.OK] * 2, [m.message for m in runs]
+    assert len({m.build.key for m in runs if m.build}) == 2

@@ -68,8 +68,8 @@ def test_mvmul_takes_every_side_that_four_divides(tmp_path: Path, opencl: Backen
     )
     problem = Input({"m": 37, "n": 3100})
     changes = [{"THRD": side * side, "LU": side // 4} for side in sides]
-    for found in measured(load_spec(path).with_measure(SHORT), opencl, problem, *changes):
-        assert found.outcome is Outcome.OK, found.message
+    for run in measured(load_spec(path).with_measure(SHORT), opencl, problem, *changes):
+        assert run.outcome is Outcome.OK, run.message
 
 
 # ---------------------------------------------------------------------------------------- Starchart
@@ -111,15 +111,15 @@ def test_space_has_as_many_designs_as_the_authors_sampled_from() -> None:
 @pytest.mark.parametrize("name", CORNERS)
 def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> None:
     corner, problem = CORNERS[name]
-    (found,) = measured(of_starchart(name), opencl, problem, corner)
-    assert found.outcome is Outcome.OK, found.message
+    (run,) = measured(of_starchart(name), opencl, problem, corner)
+    assert run.outcome is Outcome.OK, run.message
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("y", [2, 3, 5, 8])
 def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y: int, opencl: Backend) -> None:
-    (found,) = measured(of_starchart("nbody"), opencl, Input({"n": 100}), {"X": 16, "Y": y})
-    assert found.outcome is Outcome.OK, found.message
+    (run,) = measured(of_starchart("nbody"), opencl, Input({"n": 100}), {"X": 16, "Y": y})
+    assert run.outcome is Outcome.OK, run.message
 
 
 # ------------------------------------------------------------------------------------- large inputs

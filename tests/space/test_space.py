@@ -198,14 +198,14 @@ def test_a_space_that_is_too_large_to_count_is_sampled_and_iterated_by_rejection
 # ------------------------------------------------------------------------------- judging
 
 
-def test_a_broken_constraint_is_told_with_its_values() -> None:
+def test_a_broken_constraint_is_printed_with_its_values() -> None:
     config: dict[str, Value] = {"A": 8, "B": 2, "C": False, "D": "row", "E": 1}
     assert "with A=8, B=2, limit=12" in (small().why_illegal(config) or "")
     assert not small().is_legal(config)
     assert small().why_illegal({**config, "A": 4}) is None
 
 
-def test_what_is_no_point_is_told_by_its_parameter() -> None:
+def test_what_is_no_point_is_refused_by_its_parameter() -> None:
     checked = space({"A": (1, 2), "B": ("x", "y")})
     for values, name in (
         ({"A": 1, "B": "x", "Z": 1}, "`Z`"),
@@ -250,9 +250,9 @@ def test_where_rejection_finds_nothing_it_ends_and_the_default_is_the_nearest(
 
 def test_distance_is_the_relative_step_on_scales_and_one_elsewhere() -> None:
     checked = small()
-    one = Config({"A": 1, "B": 1, "C": False, "D": "row", "E": 1})
+    first = Config({"A": 1, "B": 1, "C": False, "D": "row", "E": 1})
     other = Config({"A": 4, "B": 6, "C": False, "D": "block", "E": 1})
-    for start, end, distance in ((one, other, 8 / 3), (other, one, 8 / 3), (one, one, 0)):
+    for start, end, distance in ((first, other, 8 / 3), (other, first, 8 / 3), (first, first, 0)):
         assert checked.distance(start, end) == pytest.approx(distance)
 
 
@@ -617,10 +617,10 @@ def test_any_space_agrees_with_brute_force(checked: Space, seed: int) -> None:
         assert len(listed) == len(set(listed))
         assert set(listed) == steps(checked, printed)
         if expected:
-            found = checked.nearest_legal(start, random.Random(0))
-            assert found in expected
+            nearest = checked.nearest_legal(start, random.Random(0))
+            assert nearest in expected
             least = min(checked.distance(printed, other) for other in expected)
-            assert checked.distance(printed, found) == pytest.approx(least)
+            assert checked.distance(printed, nearest) == pytest.approx(least)
 
 
 # ------------------------------------------------------------------------- space files
@@ -644,10 +644,10 @@ def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path: Path) ->
     spec = make_spec(tmp_path, FILE)
     small, large = (ConstrainedSpace.of(spec, given, None, "nvcc") for given in spec.inputs)
     assert (small.count, large.count) == (3, 1 + 2 * (2 + 1 + 3))
-    found = Config({"BLOCK": 64, "TILE": 4, "use_fast_math": True, "maxrregcount": 33})
-    assert large.is_legal(found)
+    config = Config({"BLOCK": 64, "TILE": 4, "use_fast_math": True, "maxrregcount": 33})
+    assert large.is_legal(config)
     flags = {"use_fast_math": False, "maxrregcount": None}
-    assert small.canonical(found) == Config({"BLOCK": 64, "TILE": 1, **flags})
+    assert small.canonical(config) == Config({"BLOCK": 64, "TILE": 1, **flags})
     assert spec.parameters[2].options(True) == ("--use_fast_math",)
 
 

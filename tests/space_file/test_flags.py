@@ -274,7 +274,7 @@ nvcc warning : Support for offline compilation for architectures prior to '<comp
 
 
 @pytest.mark.parametrize("compiler", CONFLICTS)
-def test_warnings_that_flags_are_not_obeyed_are_told_from_others(compiler: str) -> None:
+def test_warnings_of_disobeyed_flags_differ_from_others(compiler: str) -> None:
     lines = CONFLICTS[compiler].splitlines()
     assert conflicts(compiler, NOISE[compiler] + CONFLICTS[compiler] * 2) == tuple(lines)
 

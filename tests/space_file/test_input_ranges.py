@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def ranges(**given: Any) -> dict[str, FeatureRange]:
-    return {name: FeatureRange.model_validate(each) for name, each in given.items()}
+    return {name: FeatureRange.model_validate(values) for name, values in given.items()}
 
 
 def drawn(count: int, condition: Any = lambda _: True, **given: Any) -> list[Input]:
@@ -117,7 +117,7 @@ def test_a_space_file_draws_its_inputs(tmp_path: Path) -> None:
 
 
 def unseen(count: int, inputs: list[dict[str, Any]], condition: Any = None, **given: Any) -> Any:
-    listed = [Input(each) for each in inputs]
+    listed = [Input(features) for features in inputs]
     return draw_unseen(listed, ranges(**given), count, condition or (lambda _: True))
 
 

@@ -216,7 +216,7 @@ def test_space_too_large_to_count_is_judged_by_its_default(folder: Path) -> None
         load(folder, text + "constraints: [UNROLL % BLOCK == 2]\n")
 
 
-def test_fault_on_many_inputs_is_told_once(folder: Path) -> None:
+def test_fault_on_many_inputs_is_reported_once(folder: Path) -> None:
     inputs = ", ".join(f"{{n: {n}}}" for n in range(1, 400))
     text = re.sub("values: .{n.*", f"values: [{inputs}]}}", WHOLE)
     with pytest.raises(SpecError) as caught:
@@ -282,10 +282,10 @@ def test_flags_are_spelled_for_their_compiler(folder: Path) -> None:
         ("opencl", "cl-std: {values: [CL1.2, CL3.0]}", "CL3.0", ("-cl-std=CL3.0",)),
     )
     for compiler, text, value, options in cases:
-        found = flag(folder, compiler, text)
-        assert (found.role, found.compiler) == ("flag", compiler)
-        assert found.options(value) == options
-        assert found.options(found.default) == ()
+        tuned = flag(folder, compiler, text)
+        assert (tuned.role, tuned.compiler) == ("flag", compiler)
+        assert tuned.options(value) == options
+        assert tuned.options(tuned.default) == ()
 
 
 def test_flags_meet_only_their_own_compiler(folder: Path) -> None:
@@ -303,7 +303,7 @@ def test_numbers_are_read_as_yaml_1_2_reads_them(tmp_path: Path) -> None:
     assert read_document(path).data == {"a": [1e-4, 16, 16, 15, float("inf"), *texts]}
 
 
-def test_lines_are_known_through_aliases(tmp_path: Path) -> None:
+def test_aliases_have_lines(tmp_path: Path) -> None:
     path = tmp_path / "lines.yaml"
     path.write_text("a: &a\n  x: 1\nb:\n  - *a\n  - y: 2\n")
     document = read_document(path)

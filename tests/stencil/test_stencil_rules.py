@@ -167,8 +167,8 @@ def test_random_compositions_of_rules_preserve_the_result(pocl: Pocl, program: s
                 break
         arrays = inputs_of(kernels[0])
         right = definition.function("reference")(arrays)
-        found = pocl.run_all(kernels, arrays)
-        for kernel, expression, result in zip(kernels, expressions, found, strict=True):
+        results = pocl.run_all(kernels, arrays)
+        for kernel, expression, result in zip(kernels, expressions, results, strict=True):
             assert not wrong(result, right), f"{kernel.ndrange} {expression}"
 
 

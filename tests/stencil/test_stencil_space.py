@@ -50,7 +50,7 @@ def reference(arguments):
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
+def ring(tmp_path: Path) -> Path:
     path = tmp_path / "ring.py"
     path.write_text(OWN)
     return path
@@ -65,7 +65,7 @@ def explored(stencil: Path, folder: Path, size: int, count: int, *more: str) -> 
 
 @pytest.mark.slow
 def test_the_documented_stencil_is_explored_tuned_and_analysed(
-    own: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
+    ring: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
 ) -> None:
     documented = tmp_path / "smooth.py"
     page = read_page("docs/howto/tune_a_stencil.md")
@@ -79,7 +79,7 @@ def test_the_documented_stencil_is_explored_tuned_and_analysed(
         assert "smooth on " in capsys.readouterr().out
     # Another stencil begins with a predictor trained on all sizes of this one.
     folder = tmp_path / "ring"
-    explored(own, folder, 64, 9)
+    explored(ring, folder, 64, 9)
     assert tune([str(folder / "ring.yaml"), *options, "--technique", "Predicted"]) == 0
     assert "ordered by a forest trained on 7 points of smooth;" in capsys.readouterr().out
     (results,) = read_results([url], space="ring")
@@ -136,7 +136,7 @@ def test_a_mistake_in_the_command_is_reported(
 
 
 def test_a_mistake_in_a_stencil_is_reported_with_its_line(
-    own: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ring: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cases = (
         ("slide(3, 1,", "slide(3, 2,", "ring.py:9: slide(3, 2, pad(1, 1, wrap, x))"),
@@ -146,27 +146,27 @@ def test_a_mistake_in_a_stencil_is_reported_with_its_line(
         ("reduce_(add, 0.0, window), windows)", "window, windows)", "no map"),
         ('grid("x"', 'grid("result"', "ring.py:9: grid('result', ...)"),
     )
-    monkeypatch.chdir(own.parent)
+    monkeypatch.chdir(ring.parent)
     for old, new, fact in cases:
-        own.write_text(OWN.replace(old, new))
+        ring.write_text(OWN.replace(old, new))
         assert main(["explore", "ring.py", "--size", "64", "--count", "5", "-o", "x"]) == 2
         assert fact in capsys.readouterr().err
 
 
-def test_a_stencils_own_inputs_are_used(own: Path, tmp_path: Path) -> None:
-    spec = explored(own, tmp_path / "ring", 64, 5)
+def test_a_stencils_own_inputs_are_used(ring: Path, tmp_path: Path) -> None:
+    spec = explored(ring, tmp_path / "ring", 64, 5)
     case = make_kernel_data(spec.host, spec.inputs[0])
     assert (case.arguments["x"] == np.arange(64, dtype=np.float32)).all()
     assert case.expected["result"][0] == 64  # 63 + 0 + 1
 
 
-def test_inputs_of_another_shape_are_refused(own: Path, tmp_path: Path) -> None:
+def test_inputs_of_another_shape_are_refused(ring: Path, tmp_path: Path) -> None:
     for inputs, fact in {
         '{"x": np.arange(8)}': r"\(8,\)",
         '{"y": np.arange(size)}': "none",
     }.items():
-        own.write_text(OWN.replace('{"x": np.arange(size)}', inputs))
-        spec = explored(own, tmp_path / fact[-4:], 64, 1)
+        ring.write_text(OWN.replace('{"x": np.arange(size)}', inputs))
+        spec = explored(ring, tmp_path / inputs[2], 64, 1)
         with pytest.raises(HostModuleError, match=rf"`x`.*\(64,\).*{fact}"):
             make_kernel_data(spec.host, spec.inputs[0])
 
