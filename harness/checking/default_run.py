@@ -65,9 +65,8 @@ class DefaultRun:
 
     @property
     def why_failed(self) -> str:
-        """Why it does not work; empty where it does."""
-        has_failed = self.failures or self.why_not_run or self.fails_unseen
-        return "\n".join(self.lines()) if has_failed else ""
+        """Why it does not work; empty where it does, or was not run."""
+        return "\n".join(self.lines()) if self.failures or self.fails_unseen else ""
 
     def lines(self) -> Iterator[str]:
         """Describe how it ended; a reason that repeats itself is given once."""

@@ -17,6 +17,7 @@ from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.device import Device
 from harness.measure.opencl.driver import (
+    POCL,
     DeviceName,
     build_program,
     cpu_parts,
@@ -25,7 +26,6 @@ from harness.measure.opencl.driver import (
 )
 from harness.measure.opencl.module import OpenClModule
 
-POCL = "Portable Computing Language"
 """PoCL's name of its platform."""
 
 _FLUSH_SOURCE = "kernel void flush(global ulong8 *memory) { memory[get_global_id(0)] = 0; }"
