@@ -194,6 +194,7 @@ class ResultsDocument(JsonDocument):
     driver: str = value_of("campaign.environment.driver")
     compiler: str = value_of("campaign.environment.compiler")
     cache: str = value_of("campaign.environment.cache")
+    timer: str = value_of("campaign.environment.timer")
     program_sha256: str = value_of("campaign.key.program_sha256")
     campaign: int = value_of("campaign.key.campaign")
     statistic: str = value_of("campaign.statistic")
@@ -393,6 +394,7 @@ class ComparedDocument(JsonDocument):
     kernel: str
     device: str = value_of("environment.device")
     cache: str = value_of("environment.cache")
+    timer: str = value_of("environment.timer")
     input: JsonConfig = value_of("problem")
     of: str = value_of("subject")
     verdict: str
