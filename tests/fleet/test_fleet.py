@@ -200,16 +200,16 @@ def test_no_more_devices_are_used_than_there_are_inputs(fleet_of: Join) -> None:
 
 def test_a_device_that_is_busy_is_left_out(fleet_of: Join) -> None:
     cluster = FakeCluster(one=("a", "b"))
-    cluster.busy["a"] = DeviceBusy("another campaign measures on a")
+    cluster.busy["a"] = DeviceBusy("another campaign measures on a", "Wait")
     fleet, _ = fleet_of(cluster)
     assert list(fleet.measurers) == ["b"]
-    assert fleet.skipped == ["a is not used: another campaign measures on a"]
+    assert fleet.skipped == ["a is not used: another campaign measures on a. Wait"]
 
 
 def test_busy_devices_are_opened_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.fleet.measurers._SAY_S", 0.0)
     cluster, said = FakeCluster(one=("a", "b")), list[str]()
-    cluster.busy = dict.fromkeys("ab", DeviceBusy("another campaign measures on it"))
+    cluster.busy = dict.fromkeys("ab", DeviceBusy("another campaign measures on it", "Wait"))
 
     def say(text: str) -> None:
         said.append(text)
@@ -219,7 +219,7 @@ def test_busy_devices_are_opened_later(tmp_path: Path, monkeypatch: pytest.Monke
     request = FleetRequest("tcp://127.0.0.1:1", (), 9, False, "this", say)
     with open_fleet(write_program(tmp_path), request) as fleet:
         assert (list(fleet.measurers), fleet.skipped) == (["a", "b"], [])
-    assert said == ["waiting for up to 60 s: another campaign measures on it"]
+    assert said == ["waiting for up to 60 s: another campaign measures on it. Wait"]
 
 
 def test_devices_of_several_models_are_no_fleet(fleet_of: Join) -> None:
@@ -312,7 +312,7 @@ def test_errors_of_a_worker_are_raised_here_and_any_other_fault_counts_as_lost(t
     (address, _) = sorted(cluster.alive())
     echo = cluster.start(address, Echo)
     with pytest.raises(DeviceBusy, match="another campaign"):
-        echo.call("fail", DeviceBusy("another campaign"))
+        echo.call("fail", DeviceBusy("another campaign", "Wait"))
     with pytest.raises(BackendUnavailable, match="no room"):
         echo.call("fail", ValueError("no room"))
     with pytest.raises(BackendUnavailable, match="invalid literal"):

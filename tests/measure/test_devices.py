@@ -91,7 +91,7 @@ def test_requested_backend_is_used_or_refused_with_the_next_step(machine) -> Non
         choose_one("cuda")
 
 
-def test_list_of_devices_has_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_of_devices_has_gpus_first_and_then_pocl(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(Exception):
         pass
 
@@ -104,12 +104,24 @@ def test_list_of_devices_has_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None
 
         return SimpleNamespace(name=name, get_devices=get_devices)
 
-    listed = [platform("broken", None), platform("cpu", [2]), platform("gpus", [4, 4])]
+    listed = [
+        platform("broken", None),
+        platform("another cpu", [2]),
+        platform(opencl.POCL, [2]),
+        platform("gpus", [4, 4]),
+    ]
     kinds = SimpleNamespace(GPU=4, CPU=2)
     cl = SimpleNamespace(Error=Broken, device_type=kinds, get_platforms=lambda: listed)
     monkeypatch.setattr(opencl, "load_pyopencl", lambda: cl)
     found = [(d.platform, d.number, d.is_gpu) for d in opencl.usable_devices()]
-    assert found == [("gpus", 0, True), ("gpus", 1, True), ("cpu", 0, False)]
+    assert found == [
+        ("gpus", 0, True),
+        ("gpus", 1, True),
+        (opencl.POCL, 0, False),
+        ("another cpu", 0, False),
+    ]
+    chosen = choose_one("opencl")
+    assert "the first of 4: GPUs come first, then PoCL" in chosen.why
 
 
 # ------------------------------------------------------------------------- devices that are named

@@ -690,7 +690,7 @@ def test_program_is_compiled_without_its_device_and_not_run(
     text = C_SPACE.replace("[0, 1, 2, 3], default", "[0, 2], default")
     text = text.replace(", 1, 2, 3, fast", "")
     path.write_text(text.replace("  time: wall", "  time: wall\n  device: [no-such-smi]"))
-    assert check([str(path)]) == 1
+    assert check([str(path)]) == 2
     message = capsys.readouterr().out
     assert "program.device: `no-such-smi` not found" in message
     assert "harness check SPACE --compile N` needs no device" in message

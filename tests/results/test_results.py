@@ -173,6 +173,10 @@ def test_a_campaign_is_of_one_program_in_one_environment(database: str) -> None:
         assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 3
         assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=True) == 4
         assert store.choose_campaign(SPEC, other_device, fresh=False) == 1
+        assert store.earlier_environment(SPEC, ENVIRONMENT) is None
+        store.begin_command(SPEC, ENVIRONMENT, 3)
+        assert store.earlier_environment(SPEC, ENVIRONMENT) is None
+        assert store.earlier_environment(SPEC, other_device) == ENVIRONMENT
 
 
 def test_an_edited_kernel_begins_a_campaign_of_its_own(database: str) -> None:
