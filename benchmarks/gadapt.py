@@ -38,7 +38,7 @@ from benchmarks.frame import Figures, benchmark, kernels, option, show
 from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.choose import with_cache
+from harness.measure.choose import measuring_as
 from harness.measure.devices import choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.models.gadapt import judge
@@ -159,7 +159,7 @@ def main(args: argparse.Namespace) -> Figures:
     load = os.getloadavg()[0]
     for name in args.kernel or args.names:
         spec = load_spec(SPACES / f"{name}.yaml")
-        with closing(KernelMeasurer(spec, with_cache(spec, backend))) as measurer:
+        with closing(KernelMeasurer(spec, measuring_as(spec, backend))) as measurer:
             device = str(measurer.environment)
             rows.append(_measure(spec, measurer, args.longest, args.rounds))
     shown = [vars(row) for row in rows]

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from benchmarks.frame import SEED, Figures, benchmark, kernels, option, show
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
-from harness.measure.choose import with_cache
+from harness.measure.choose import measuring_as
 from harness.measure.devices import choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
@@ -140,7 +140,7 @@ def main(args: argparse.Namespace) -> Figures:
     for name in args.kernel or args.names:
         print(name, file=sys.stderr, flush=True)
         spec = load_spec(SPACES / f"{name}.yaml").with_measure(QUICK)
-        with closing(KernelMeasurer(spec, with_cache(spec, backend))) as measurer:
+        with closing(KernelMeasurer(spec, measuring_as(spec, backend))) as measurer:
             device = str(measurer.environment)
             problem = spec.inputs[-1 if backend.is_gpu else 0]
             space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)

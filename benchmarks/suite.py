@@ -27,7 +27,7 @@ from typing import Any
 import harness
 from benchmarks.frame import Figures, benchmark, option, show
 from harness.core.records import Input, Outcome
-from harness.measure.choose import with_cache
+from harness.measure.choose import measuring_as
 from harness.measure.devices import Backend, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
@@ -81,7 +81,7 @@ def _row(spec: Spec, backend: Backend, args: argparse.Namespace) -> dict[str, An
 def affordable(spec: Spec, backend: Backend, longest_s: float) -> list[Input]:
     """List the inputs on which the default is fast enough, the smallest first; at least one."""
     found: list[Input] = []
-    with closing(KernelMeasurer(spec, with_cache(spec, backend))) as measurer:
+    with closing(KernelMeasurer(spec, measuring_as(spec, backend))) as measurer:
         for problem in sorted(spec.inputs, key=_size):
             space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
             measured = measurer.measure(space, problem, space.default, None)
@@ -115,7 +115,7 @@ def main(args: argparse.Namespace) -> Figures:
     found = map(load_spec, paths or sorted((ROOT / "spaces").glob("*.yaml")))
     specs = [spec for spec in found if paths or is_of_suite(spec)]
     backend = choose_one(args.backend)
-    with closing(KernelMeasurer(specs[0], with_cache(specs[0], backend))) as measurer:
+    with closing(KernelMeasurer(specs[0], measuring_as(specs[0], backend))) as measurer:
         device = str(measurer.environment)
     rows = []
     for spec in specs:

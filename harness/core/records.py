@@ -351,6 +351,9 @@ WARM, COLD = "warm", "cold"
 DEVICE_TIMER, HOST_TIMER = "device", "host"
 """Whose clock times launches: the device's, or the host's where the device's cannot be right."""
 
+BOOST, SUSTAINED = "boost", "sustained"
+"""At which clock a device is measured: its highest, or that which it keeps under lasting work."""
+
 _OF_KERNELS = ("cuda", "opencl", "python")
 
 DEVICE_UUID = "device_uuid"
@@ -365,7 +368,8 @@ class Environment:
     """The environment of a measurement; times from different environments are never compared.
 
     `cache` is WARM or COLD; only kernels can be measured cold. `timer` is DEVICE_TIMER or
-    HOST_TIMER. `notes` describe the machine but do not separate measurements.
+    HOST_TIMER, `clock` BOOST or SUSTAINED. `notes` describe the machine but do not separate
+    measurements.
     """
 
     backend: str
@@ -375,6 +379,7 @@ class Environment:
     compiler: str
     cache: str = WARM
     timer: str = DEVICE_TIMER
+    clock: str = BOOST
     notes: Mapping[str, str] = field(default_factory=dict, compare=False, hash=False)
 
     @property
@@ -395,7 +400,8 @@ class Environment:
     def __str__(self) -> str:
         caches = f", {self.caches}" if self.caches else ""
         timer = ", timed by the host's clock" if self.timer == HOST_TIMER else ""
-        return f"{self.device} ({self.platform}, driver {self.driver}{caches}{timer})"
+        clock = ", sustained clock" if self.clock == SUSTAINED else ""
+        return f"{self.device} ({self.platform}, driver {self.driver}{caches}{timer}{clock})"
 
 
 ENVIRONMENT_FIELDS = tuple(field.name for field in fields(Environment) if field.compare)

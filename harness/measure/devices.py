@@ -17,7 +17,7 @@ from pathlib import Path
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
 from harness.core.options import BACKENDS
 from harness.core.program import Binary, Launch, Program
-from harness.core.records import WARM
+from harness.core.records import BOOST, WARM
 from harness.core.text import command_line, nearest, suggestion
 from harness.measure.builds.queue import BuildCache
 from harness.measure.cuda import gpus
@@ -46,9 +46,9 @@ class Backend:
     `language` names the source that it compiles, `compiler` the flags that it understands, and
     `cuda_compiler` what compiles CUDA: NVRTC understands flags of nvcc. `device` is None where only
     an architecture of CUDA was named. `arch` is the architecture to compile for. `cache` is what a
-    run finds in the device's caches, WARM or COLD. With `arch_specific`, kernels may use what only
-    devices of exactly this architecture have (sm_90a). Where it `is_locked`, this process has the
-    device's lock already.
+    run finds in the device's caches, WARM or COLD, and `clock` BOOST or SUSTAINED. With
+    `arch_specific`, kernels may use what only devices of exactly this architecture have (sm_90a).
+    Where it `is_locked`, this process has the device's lock already.
     """
 
     language: str
@@ -57,6 +57,7 @@ class Backend:
     device: ListedDevice | None = None
     arch: str | None = None
     cache: str = WARM
+    clock: str = BOOST
     arch_specific: bool = False
     cuda_compiler: str = NVCC
     is_locked: bool = False

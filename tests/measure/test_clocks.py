@@ -52,7 +52,7 @@ class Work:
         for mhz in clocks_mhz:
             self.watch.run_begins()
             self.now_s += seconds
-            self.watch.run_ended(mhz)
+            self.watch.run_ended(mhz, seconds)
 
     def is_warm(self, warmup_s: float = 0.025) -> bool:
         return self.watch.is_warm(warmup_s)
@@ -102,7 +102,7 @@ def test_work_between_launches_is_no_pause() -> None:
     for _ in range(3):
         work.watch.run_begins()
         work.now_s += 2 * PAUSE_S
-        work.watch.run_ended(1000)
+        work.watch.run_ended(1000, 1e-3)
     assert work.is_warm()
 
 

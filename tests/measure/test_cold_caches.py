@@ -13,7 +13,7 @@ from harness.compare.reading import KernelResults
 from harness.core.errors import LaunchFailed, UsageError
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import COLD, WARM, Environment
-from harness.measure.choose import open_measurer, with_cache
+from harness.measure.choose import measuring_as, open_measurer
 from harness.measure.clocks import COMPARED
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
@@ -48,7 +48,7 @@ def spec_of(folder: Path, measure: str) -> Spec:
 def test_gpus_are_cold_and_cpus_warm(
     tmp_path: Path, measure: str, device: DeviceName | None, cache: str
 ) -> None:
-    assert with_cache(spec_of(tmp_path, measure), backend_of(device)).cache == cache
+    assert measuring_as(spec_of(tmp_path, measure), backend_of(device)).cache == cache
 
 
 @pytest.fixture

@@ -27,8 +27,9 @@ class CallableMeasurer(KernelMeasurer):
         """Return a measurer of CUDA's or OpenCL's kernels on the same device."""
         device = self._backend.device
         assert device is not None, "a framework computes somewhere"
-        cache = self._backend.cache
-        return KernelMeasurer(spec, replace(backend_of(device), cache=cache, is_locked=True))
+        backend = backend_of(device)
+        cache, clock = self._backend.cache, self._backend.clock
+        return KernelMeasurer(spec, replace(backend, cache=cache, clock=clock, is_locked=True))
 
     def _binary(self, space: Space, config: Config, problem: Input) -> Binary:
         """Return a build that ends with a first call, which may take as long as a run."""
