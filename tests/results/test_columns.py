@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +37,6 @@ from harness.results.schema import SEARCHED
 from harness.results.view import Results
 from harness.space_file import Parameter
 from tests.helpers.noise import is_within_noise
-from tests.helpers.replays import SPACE, results_of
 from tests.helpers.results_examples import (
     ENVIRONMENT,
     KEY,
@@ -154,31 +154,23 @@ def test_reads_of_any_size_are_the_same(tmp_path: Path, monkeypatch: pytest.Monk
 # ------------------------------------------------------------------------------ samples
 
 
-@pytest.fixture
-def results(tmp_path: Path) -> Results:
-    """The results of a small search on two inputs."""
-    return results_of(tmp_path, SPACE)
-
-
-def test_a_sample_of_many_is_announced(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not any("random samples" in line for line in reservations(results))
+def test_a_sample_of_many_is_announced(sized: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not any("random samples" in line for line in reservations(dataclasses.replace(sized)))
     monkeypatch.setattr(coverage, "MOST_ROWS", 30)
-    count = len(results.searched)
-    (line,) = (line for line in reservations(results) if "random samples" in line)
-    assert f"random samples of 30 of the {count} measurements (seed 0)" in line
+    lines = reservations(dataclasses.replace(sized))
+    (line,) = (line for line in lines if "random samples" in line)
+    assert f" 30 of the {len(sized.searched)} " in line
 
 
-def test_a_sample_keeps_the_slowdowns(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    def known(table: object) -> set[tuple[float, float]]:
-        return set(zip(table["time_s"], table["slowdown"], strict=True))  # type: ignore[index]
+def test_a_sample_keeps_the_slowdowns(sized: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    def times(results: Results) -> set[tuple[float, float]]:
+        table: Any = samples(results).table
+        return set(zip(table["time_s"], table["slowdown"], strict=True))
 
-    whole = samples(results).table
+    whole = times(dataclasses.replace(sized))
     monkeypatch.setattr(coverage, "MOST_ROWS", 30)
-    assert known(samples(results).table) < known(whole)
-    assert len(samples(results).table) == 30 < len(whole)
-
-
-# ------------------------------------------------------------------------------ trees
+    assert len(samples(dataclasses.replace(sized)).table) == 30
+    assert times(dataclasses.replace(sized)) <= whole
 
 
 # ---------- measurements from before the space was edited are left out, and said to be

