@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,7 @@ from harness.results import (
     as_rows,
     by_configs,
     interleaved_groups,
-    read_measurements,
     reader,
-    reading,
 )
 from harness.results.columns import ConfigTable
 from harness.results.fitting import fitting
@@ -45,6 +43,7 @@ from tests.helpers.results_examples import (
     make_config,
     make_failed,
     make_ok,
+    read_back,
     write,
 )
 
@@ -63,18 +62,16 @@ def assorted() -> list[MeasurementRow]:
     found += [dataclasses.replace(make_ok(10, [1e-3]), observed={"occupancy": 0.5})]
     found += [make_failed(outcome, 11) for outcome in (Outcome.TIMEOUT, Outcome.BUILD_FAILED)]
     found += [make_ok(3, [0.9e-3, 0.8e-3], SECOND)]
-    return [
-        MeasurementRow(
-            number,
-            "search",
-            m,
-            None,
-            f"{number:032x}",
-            "UniformRandom",
-            "2026-01-01T00:00:00.000+00:00",
-        )
-        for number, m in enumerate(found)
-    ]
+    return list(searched(found))
+
+
+def searched(measurements: Iterable[Measurement]) -> MeasurementRows:
+    """Rows of a search, numbered in their order."""
+    moment = "2026-01-01T00:00:00.000+00:00"
+    return as_rows(
+        MeasurementRow(number, "search", m, None, f"{number:032x}", "UniformRandom", moment)
+        for number, m in enumerate(measurements)
+    )
 
 
 def test_records_come_back_from_columns() -> None:
@@ -140,15 +137,11 @@ def test_reads_of_any_size_are_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     place = tmp_path / "r.db"
     write(place, *(row.measurement for row in assorted()))
 
-    def read(stages: Sequence[str] = ("search",)) -> list[MeasurementRow]:
-        with reading(str(place)) as engine, engine.connect() as connection:
-            return list(read_measurements(connection, KEY, stages))
-
-    whole = read()
+    whole = list(read_back(place))
     monkeypatch.setattr(reader, "FETCHED", 3)
-    assert read() == whole
+    assert list(read_back(place)) == whole
     assert [row.measurement for row in whole] == [row.measurement for row in assorted()]
-    assert read(("final",)) == []
+    assert not read_back(place, stages=("final",))
 
 
 # ------------------------------------------------------------------------------ samples
@@ -186,18 +179,10 @@ def campaign(**values: Sequence[Value]) -> StoredCampaign:
     return dataclasses.replace(begun, parameters=parameters, constraints=())
 
 
-def rows_of(*found: tuple[Input, dict[str, int]]) -> MeasurementRows:
-    return as_rows(
-        MeasurementRow(
-            number,
-            "search",
-            Measurement(Config(values), problem, Outcome.OK, Timing((1e-3, 2e-3))),
-            None,
-            f"{number:032x}",
-            "UniformRandom",
-            "2026-01-01T00:00:00.000+00:00",
-        )
-        for number, (problem, values) in enumerate(found)
+def rows_of(*measured: tuple[Input, dict[str, int]]) -> MeasurementRows:
+    timing = Timing((1e-3, 2e-3))
+    return searched(
+        Measurement(Config(values), problem, Outcome.OK, timing) for problem, values in measured
     )
 
 
@@ -212,18 +197,16 @@ def test_rows_with_other_parameters_than_the_space_are_left_out_and_named() -> N
     assert found.names == {"BLOCK", "TILE"}
     assert [row.uuid for row in found.rows] == [rows[0].uuid, rows[2].uuid]
     assert by_input(found.others).keys() == {LARGE}
-    assert found.sentence == (
-        "2 of 4 measurements belong to another version of the space: "
-        "2 with other parameters (they differ in OLD, TILE)."
-    )
+    assert "2 of 4 measurements" in found.sentence
+    assert "2 with other parameters (they differ in OLD, TILE)" in found.sentence
 
 
 def test_rows_with_former_values_are_left_out_and_named_by_type() -> None:
     rows = rows_of(*((SMALL, {"BLOCK": block, "TILE": 1}) for block in (16, 32, 64)))
     found = fitting(rows, campaign(BLOCK=range(16, 33), TILE=(True, 1)), {})
     assert [row.measurement.config["BLOCK"] for row in found.rows] == [16, 32]
-    assert "1 of 3 measurements belongs" in found.sentence
-    assert "1 with values that it lacks (BLOCK=64)" in found.sentence
+    assert "1 of 3 measurements" in found.sentence
+    assert "(BLOCK=64)" in found.sentence
     assert not fitting(rows, campaign(BLOCK=(16, 32, 64), TILE=(True, 1.0)), {}).rows
 
 
@@ -325,12 +308,9 @@ def measured(n: int, block: int, *, time_s: float = 1e-3) -> Measurement:
 def test_measurements_have_their_builds_unless_these_are_left_out(tmp_path: Path) -> None:
     place = tmp_path / "r.db"
     write(place, make_ok(1), dataclasses.replace(make_ok(2), build=BUILD))
-    with reading(str(place)) as engine, engine.connect() as connection:
-        for rows, build in (
-            (read_measurements(connection, KEY), BUILD),
-            (read_measurements(connection, KEY, builds=False), None),
-        ):
-            assert {row.measurement.build for row in rows} == {build}
+    for builds, build in ((True, BUILD), (False, None)):
+        rows = read_back(place, builds=builds)
+        assert {row.measurement.build for row in rows} == {build}
 
 
 def stored(number: int, block: int, moment: str, group: str | None = None) -> MeasurementRow:

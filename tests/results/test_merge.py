@@ -16,8 +16,6 @@ from harness.core.records import Measurement, Outcome
 from harness.results import (
     COMPLETE,
     Added,
-    MeasurementRow,
-    read_measurements,
     reading,
     stock,
     writing,
@@ -28,7 +26,6 @@ from tests.helpers.commands import replay
 from tests.helpers.replays import REPLAYED_TWO, write_recording
 from tests.helpers.results_examples import (
     ENVIRONMENT,
-    KEY,
     SPEC,
     begin_search,
     count,
@@ -40,6 +37,7 @@ from tests.helpers.results_examples import (
     merge,
     opened,
     query,
+    read_back,
     tamper,
     write,
     write_many,
@@ -69,13 +67,8 @@ def two(tmp_path: Path) -> Path:
     return tmp_path / "two.db"
 
 
-def rows(database: Path | str) -> list[MeasurementRow]:
-    with reading(str(database)) as engine, engine.connect() as connection:
-        return read_measurements(connection, KEY)
-
-
 def measurements(database: Path | str) -> list[Measurement]:
-    return [row.measurement for row in rows(database)]
+    return list(read_back(database).measurements())
 
 
 def content(database: Path) -> list[str]:

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,9 @@ from harness.core.records import Input, Measurement, Outcome, Statistic, StopRea
 from harness.results import (
     FINAL,
     INTERRUPTED,
-    SEARCHED,
-    CampaignKey,
     MeasurementRow,
     Store,
     campaigns,
-    interleaved_groups,
     read_measurements,
     reading,
     schema,
@@ -40,7 +37,6 @@ from harness.results import (
     without_password,
     writing,
 )
-from harness.results.database import now
 from harness.results.inserting import insert_missing, insert_returning_ids
 from tests.helpers.results_examples import (
     ENVIRONMENT,
@@ -48,6 +44,7 @@ from tests.helpers.results_examples import (
     REQUESTOR,
     SPEC,
     begin_search,
+    connected,
     count,
     known_configs,
     make_build,
@@ -57,6 +54,7 @@ from tests.helpers.results_examples import (
     make_plan,
     opened,
     query,
+    read_back,
     tamper,
     write,
     write_many,
@@ -67,11 +65,6 @@ from tests.helpers.results_examples import (
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     return tmp_path / "results.db"
-
-
-def read_back(place: Path | str, key: CampaignKey = KEY) -> list[MeasurementRow]:
-    with reading(str(place)) as engine, engine.connect() as connection:
-        return read_measurements(connection, key)
 
 
 # ------------------------------------------------------------------ round trips
@@ -130,17 +123,6 @@ def test_bytes_that_are_no_text_are_escaped(database: str) -> None:
     assert read_back(database)[0].measurement.message == r"bad \udcff and \x00"
 
 
-def test_stages_are_read_as_asked_for(database: str) -> None:
-    with opened(database) as store:
-        search = begin_search(store)
-        for number, stage in enumerate(("search", "cross", "final")):
-            search.test(make_ok(number), stage)
-        rows = store.measured(search.plan)
-        known, finals = rows.of_stages(SEARCHED), rows.of_stages([FINAL])
-    assert list(known.measurements()) == [make_ok(0), make_ok(1)]
-    assert interleaved_groups(finals) == [[make_ok(2)]]
-
-
 def test_a_campaign_is_of_one_program_in_one_environment(database: str) -> None:
     other = dataclasses.replace(ENVIRONMENT, compiler="another")
     edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
@@ -175,7 +157,7 @@ def test_campaigns_come_last_begun_first(database: str) -> None:
         "UPDATE tuning_run SET start_date = '2001-01-01 00:00:00.000000' "
         "WHERE id IN (SELECT id FROM runs WHERE campaign = 1)",
     )
-    with reading(str(database)) as engine, engine.connect() as connection:
+    with connected(database) as connection:
         first, second = campaigns(connection)
     assert (first.key.campaign, second.key.campaign) == (2, 1)
     assert first.environment == ENVIRONMENT
@@ -232,12 +214,6 @@ def test_a_run_is_interrupted_also_where_its_commit_was(database: str) -> None:
     assert [row.measurement for row in read_back(database)] == [make_ok(1)]
 
 
-def test_dates_are_utc_with_their_offset() -> None:
-    moment = datetime.fromisoformat(now())
-    assert moment.utcoffset() == timedelta(0)
-    assert abs(moment.timestamp() - time.time()) < 5
-
-
 # ------------------------------------------------------------------- durability
 
 
@@ -271,7 +247,7 @@ def test_reader_sees_one_moment(database: str) -> None:
     with opened(database) as store:
         search = begin_search(store)
         search.test(make_ok(1))
-        with reading(str(database)) as engine, engine.connect() as connection:
+        with connected(database) as connection:
             before = read_measurements(connection, KEY)
             search.test(make_ok(2))
             assert read_measurements(connection, KEY) == before

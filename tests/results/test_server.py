@@ -18,15 +18,13 @@ from sqlalchemy.exc import OperationalError
 
 from harness.api.running import patiently
 from harness.core.errors import DatabaseBusy, ResultsError
-from harness.core.records import Config, Environment, Input
+from harness.core.records import Config, Environment, Input, Measurement
 from harness.display.progress import Display
 from harness.results import (
     CampaignKey,
     Store,
     campaigns,
     read_campaign,
-    read_measurements,
-    reading,
     server,
     writing,
 )
@@ -41,10 +39,12 @@ from tests.helpers.results_examples import (
     SPEC,
     Search,
     begin_search,
+    connected,
     make_ok,
     make_plan,
     merge,
     opened,
+    read_back,
     write,
     writer,
 )
@@ -74,15 +74,13 @@ def claimed(store: Store, number: int = 0) -> Search:
 
 def add(store: Store, search: Search, *numbers: int) -> None:
     for number in numbers:
-        store.transact(lambda number=number: search.add(make_ok(number)))
+        store.transact(partial(search.add, make_ok(number)))
 
 
 def stored(url: str, number: int = 0) -> list[int]:
     """The LU of each stored measurement of a device, in the order of their ids."""
     key = CampaignKey(SPEC.program_sha256, device(number).fingerprint, campaign=1)
-    with reading(url) as engine, engine.connect() as connection:
-        rows = read_measurements(connection, key)
-        return [int(row.measurement.config["LU"]) for row in rows]
+    return [int(str(m.config["LU"])) for m in read_back(url, key).measurements()]
 
 
 # ------------------------------------------------------------------ many writers
@@ -119,11 +117,8 @@ def test_writers_at_once_lose_nothing(postgres: str) -> None:
             search = claimed(store, number)
             for first in order:
                 many = [make_ok(lu) for lu in (first, 20 + first, 40 - first)]
-                store.transact(
-                    lambda many=many: store.add_measurements(
-                        search.run_id, search.plan, "final", many
-                    )
-                )
+                add = partial(store.add_measurements, search.run_id, search.plan, "final", many)
+                store.transact(add)
 
     with ThreadPoolExecutor(5) as pool:
         list(pool.map(work, range(5)))
@@ -144,13 +139,13 @@ def test_files_are_merged_into_servers_and_back(postgres: str, tmp_path: Path) -
         assert (added.runs, added.measurements) == (0, 0)
     (added,) = merge(tmp_path / "all.db", postgres)
     assert added.measurements == 5
-    here, there = ({}, {})
-    for name, found in ((postgres, there), (str(tmp_path / "all.db"), here)):
-        with reading(name) as engine, engine.connect() as connection:
-            for campaign in campaigns(connection):
-                found[campaign.key] = [*read_measurements(connection, campaign.key).measurements()]
-    assert sorted(map(len, there.values())) == [1, 2, 2]
-    assert here == there
+    assert by_campaign(postgres) == by_campaign(tmp_path / "all.db")
+
+
+def by_campaign(database: Path | str) -> dict[CampaignKey, list[Measurement]]:
+    with connected(database) as connection:
+        keys = [campaign.key for campaign in campaigns(connection)]
+    return {key: list(read_back(database, key).measurements()) for key in keys}
 
 
 def test_a_campaign_that_is_written_is_not_merged_into(postgres: str, tmp_path: Path) -> None:
@@ -164,33 +159,13 @@ def test_a_campaign_that_is_written_is_not_merged_into(postgres: str, tmp_path: 
 # ---------------------------------------------------------------- foreign content
 
 
-@pytest.mark.parametrize(
-    ("sql", "printed"),
-    [
-        ("UPDATE measurements SET samples_s = '[-1]'", "measurements 1: samples_s is"),
-        ("ALTER TABLE builds RENAME TO gone; CREATE VIEW builds AS SELECT * FROM gone",
-         "the table builds is missing"),
-    ],
-)  # fmt: skip
-def test_what_harness_cannot_have_written_is_refused(postgres: str, sql: str, printed: str) -> None:
+def test_what_harness_cannot_have_written_is_refused(postgres: str) -> None:
     write(postgres, make_ok(1))
-    execute(postgres, sql)
-    key = CampaignKey(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
-    with (
-        pytest.raises(ResultsError) as error,
-        reading(postgres) as engine,
-        engine.connect() as connection,
-    ):
-        read_measurements(connection, key)
-    assert str(error.value).startswith(f"{postgres} ")
-    assert printed in str(error.value)
-
-
-def test_a_view_of_somebody_else_is_left_alone(postgres: str) -> None:
-    write(postgres, make_ok(1))
-    execute(postgres, "CREATE VIEW best AS SELECT min(time) FROM result")
+    execute(postgres, "CREATE VIEW best AS SELECT min(time) FROM result")  # a user's, left alone
     write(postgres, make_ok(2), plan=make_plan(technique="B"))
-    assert execute(postgres, "SELECT count(*) FROM measurements") == [(2,)]
+    execute(postgres, "UPDATE measurements SET samples_s = '[-1]'")
+    with pytest.raises(ResultsError, match=rf"^{re.escape(postgres)} .*measurements 1: samples_s"):
+        read_back(postgres)
 
 
 def test_a_role_that_only_reads_reads(postgres: str, postgres_server: Server) -> None:
@@ -201,14 +176,10 @@ def test_a_role_that_only_reads_reads(postgres: str, postgres_server: Server) ->
         "GRANT SELECT ON ALL TABLES IN SCHEMA public TO viewer",
     )
     url = postgres.replace("harness@", "viewer:sesame@")
-    with reading(url) as engine, engine.connect() as connection:
+    with connected(url) as connection:
         assert len(campaigns(connection)) == 1
-    with (
-        pytest.raises(
-            ResultsError, match=r"viewer:\*\*\*@.* permission denied.*; docs/howto/share_a_s"
-        ) as error,
-        opened(url) as store,
-    ):
+    denied = pytest.raises(ResultsError, match=r"viewer:\*\*\*@.* permission denied.*docs/howto")
+    with denied as error, opened(url) as store:
         claimed(store)
     assert "sesame" not in str(error.value)
     execute(postgres, "DROP OWNED BY viewer; DROP ROLE viewer")
@@ -247,7 +218,7 @@ def test_a_session_that_was_ended_is_replaced(postgres: str, capsys: Capture) ->
 
 
 def test_an_unanswered_commit_is_kept(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ResultsError, match=r"lost; .* is kept\. Run the same command again"):
+    with pytest.raises(ResultsError, match=r"lost; .* is kept"):
         lose_the_answer_of_a_commit(postgres, monkeypatch)
     assert stored(postgres) == [1]
 
@@ -288,19 +259,16 @@ def test_two_writers_that_wait_for_each_other_go_on(postgres: str) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(work, range(2)))
-    found = []
-    for spec in specs:
+    for spec, numbers in zip(specs, ([10, 11], [11, 10]), strict=True):
         key = CampaignKey(spec.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
-        with reading(postgres) as engine, engine.connect() as connection:
-            rows = read_measurements(connection, key)
-            found.append([row.measurement.config["LU"] for row in rows])
-    assert found == [[10, 11], [11, 10]]
+        rows = read_back(postgres, key)
+        assert [row.measurement.config["LU"] for row in rows] == numbers
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_server_that_is_away_is_an_error(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "WAIT_S", 0.2)
-    with pytest.raises(ResultsError, match=r"what was committed before is kept\. Run the same"):
+    with pytest.raises(ResultsError, match="committed before is kept"):
         lose_the_server(postgres, monkeypatch)
     assert stored(postgres) == [1]
 
@@ -361,7 +329,7 @@ def fill(url: str) -> None:
         search = claimed(store)
         for number in range(2000):
             large = dataclasses.replace(make_ok(number), message=os.urandom(20_000).hex())
-            store.transact(lambda large=large: search.add(large))
+            store.transact(partial(search.add, large))
 
 
 @pytest.mark.slow
@@ -411,12 +379,12 @@ def tune(
 
 def contents(database: str) -> list[tuple[object, ...]]:
     """What a campaign stored, but for its clock."""
-    with reading(database) as engine, engine.connect() as connection:
+    with connected(database) as connection:
         (campaign,) = campaigns(connection)
         rows, runs, commands = read_campaign(connection, campaign)
         ends = [(run.problem, run.state, run.notes.get("search ended")) for run in runs]
-        found = [(row.stage, row.requestor, row.measurement) for row in rows]
-        return [*found, *ends, *[(command.stages, command.left_out) for command in commands]]
+        measured = [(row.stage, row.requestor, row.measurement) for row in rows]
+        return [*measured, *ends, *((command.stages, command.left_out) for command in commands)]
 
 
 class Asking(FormulaMeasurer):
