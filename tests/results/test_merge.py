@@ -222,11 +222,11 @@ def test_a_merged_run_goes_on(out: Path, one: Path) -> None:
     assert query(one, RECORD) == query(out, RECORD)
 
 
-def test_more_rows_than_are_looked_up_at_once_are_merged_once(target: str, one: Path) -> None:
+def test_more_rows_than_are_looked_up_at_once_are_merged_once(out: Path, one: Path) -> None:
     write_many(one, 1250, samples=2)
-    (added,) = merge(target, one)
+    (added,) = merge(out, one)
     assert added.samples == 1249 * 2 + 3
-    (again,) = merge(target, one)
+    (again,) = merge(out, one)
     assert (again.runs, again.measurements, again.samples) == (0, 0, 0)
 
 

@@ -16,14 +16,9 @@ import pytest
 
 import harness
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.results import RunPlan, Store, writing
-from harness.results.ledger import Ledger
 from harness.search import (
     InputInterface,
-    InputSearch,
     MeasurementInterface,
-    SearchOptions,
-    search_input,
 )
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
@@ -31,9 +26,9 @@ from tests.helpers.commands import analyse, merge
 from tests.helpers.replays import (
     SPACE,
     FormulaMeasurer,
-    Tests,
     formula_s,
     make_spec,
+    ran,
     small_space,
 )
 
@@ -202,26 +197,19 @@ def test_a_failure_is_never_the_fastest(spec: Spec, outcome: Outcome) -> None:
     assert interface.best is None
 
 
-def test_harness_own_driver_measures_through_it(spec: Spec, tmp_path: Path) -> None:
-    class Counting(InputInterface):
-        configs: list[Config]
+def test_harness_own_driver_measures_through_it(
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs, run, measurer = list[Config](), InputInterface.run, FormulaMeasurer()
 
-        def run(self, desired_result: Any, input: Any, limit: Any) -> Any:
-            self.configs.append(Config(desired_result.configuration.data))
-            return super().run(desired_result, input, limit)
+    def noting_run(self: InputInterface, desired_result: Any, *words: Any) -> Any:
+        configs.append(Config(desired_result.configuration.data))
+        return run(self, desired_result, *words)
 
-    measurer, problem = FormulaMeasurer(), spec.inputs[0]
-    space = ConstrainedSpace.of(spec, problem, None)
-    interface = Counting(spec, problem, space, measurer)
-    interface.configs = []
-    options = SearchOptions(("PureRandom",), 10, seed=0, label="test", parallelism=3)
-    plan = RunPlan(spec, measurer.environment, problem, "PureRandom", 0, 10, 3, "test", campaign=1)
-    with writing(str(tmp_path / "r.db")) as engine:
-        store = Store(engine)
-        search_input(InputSearch(plan, options, interface, store, Ledger(), Tests().test))
-        store.close()
-    assert len(interface.configs) == 10
-    assert interface.configs == [config for _, config in measurer.asked]
+    monkeypatch.setattr(InputInterface, "run", noting_run)
+    ran(spec, tmp_path / "r.db", measurer, test_limit=10)
+    assert len(configs) == 20
+    assert configs[:10] == [config for _, config in measurer.asked[:10]]
 
 
 # ------------------------------------------------------------------- opening and ending it
