@@ -16,14 +16,11 @@ from harness.core.records import Measurement, Outcome
 from harness.results import (
     COMPLETE,
     Added,
-    reading,
     stock,
     writing,
 )
 from harness.results.view import read_results
 from tests.helpers.commands import merge as main
-from tests.helpers.commands import replay
-from tests.helpers.replays import REPLAYED_TWO, write_recording
 from tests.helpers.results_examples import (
     ENVIRONMENT,
     SPEC,
@@ -333,42 +330,3 @@ def test_database_that_is_being_written_can_be_merged_from(out: Path, one: Path)
         merge(out, one)
         store.roll_back()
     assert measurements(out) == [make_ok(1)]
-
-
-# ---------- a merged database is one of OpenTuner's
-
-
-OPTIONS = ["--technique", "AUCBanditMetaTechniqueA", "--quiet", "--no-cross"]
-
-
-def test_a_search_goes_on_where_it_was_merged(tmp_path: Path) -> None:
-    from opentuner.resultsdb.connect import connect
-    from opentuner.resultsdb.models import TuningRun
-
-    space, recording = write_recording(tmp_path, REPLAYED_TWO)
-    command = [str(recording), "--spec", str(space), *OPTIONS]
-    one, out = str(tmp_path / "one.db"), str(tmp_path / "out.db")
-    assert replay([*command, "--test-limit", "2", "--database", one]) == 0
-    assert main([out, one]) == 0
-    counts = {name: query(Path(one), f"SELECT count(*) FROM {name}") for name in TABLES}
-    assert {name: query(Path(out), f"SELECT count(*) FROM {name}") for name in TABLES} == counts
-
-    engine, session = connect(f"sqlite:///{out}")
-    runs = session.query(TuningRun).order_by(TuningRun.id).all()
-    assert [run.program.name for run in runs] == ["replayed", "replayed"]
-    assert [len(run.desired_results) for run in runs] == [2, 2]
-    assert [len(run.results) for run in runs] == [4, 4]  # with the finals
-    assert {type(run.results[0].configuration.data) for run in runs} == {dict}
-    session.remove()
-    engine.dispose()
-
-    assert replay([*command, "--test-limit", "4", "--database", out]) == 0
-    searched = "SELECT count(*) FROM runs"
-    assert query(Path(out), searched) == query(Path(one), searched)  # no run began anew
-    assert query(Path(out), "SELECT count(*) FROM desired_result") == [(8,)]
-    with reading(out):
-        pass  # the record agrees
-
-
-NOT_COMPARED = ("configuration", "bandit_info", "bandit_sub_technique")
-TABLES = tuple(name for name in stock.NAMES if name not in NOT_COMPARED)
