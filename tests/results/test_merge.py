@@ -49,12 +49,6 @@ def out(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def target(database: str) -> str:
-    """A database to merge into: SQLite, and PostgreSQL."""
-    return database
-
-
-@pytest.fixture
 def one(tmp_path: Path) -> Path:
     return tmp_path / "one.db"
 
@@ -100,13 +94,13 @@ def test_spaces_of_other_names_stay_apart(out: Path, one: Path, two: Path) -> No
     assert {r.campaign.space_name for r in read_results(str(out))} == {SPEC.name, "other"}
 
 
-def test_merging_twice_and_back_changes_nothing(target: str, one: Path) -> None:
+def test_merging_twice_and_back_changes_nothing(database: str, one: Path) -> None:
     seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5})
     write(one, seen)
     before = content(one)
-    merge(target, one, one)
-    assert measurements(target) == [seen]
-    merge(one, target)
+    merge(database, one, one)
+    assert measurements(database) == [seen]
+    merge(one, database)
     assert content(one) == before
 
 
@@ -127,31 +121,31 @@ def test_order_does_not_matter(tmp_path: Path, one: Path, two: Path) -> None:
     assert query(tmp_path / "a.db", sql) == query(tmp_path / "b.db", sql)
 
 
-def test_what_databases_share_is_there_once(target: str, one: Path, two: Path) -> None:
+def test_what_databases_share_is_there_once(database: str, one: Path, two: Path) -> None:
     write(one, make_ok(1), make_ok(2))
     other = dataclasses.replace(ENVIRONMENT, device="another device")
     write(two, make_ok(1), plan=make_plan(environment=other))
     with opened(two) as store:
         begin_search(store).test(make_ok(2))
-    merge(target, one, two)
+    merge(database, one, two)
     tables = ("environments", "builds", "spaces", "inputs", "configurations", "runs")
-    assert {name: count(target, name) for name in tables} == {
+    assert {name: count(database, name) for name in tables} == {
         "environments": 2, "builds": 3, "spaces": 1, "inputs": 1, "configurations": 2, "runs": 3,
     }  # fmt: skip
-    assert measurements(target) == [make_ok(1), make_ok(2), make_ok(2)]
+    assert measurements(database) == [make_ok(1), make_ok(2), make_ok(2)]
 
 
-def test_database_that_has_grown_adds_what_is_new(target: str, one: Path) -> None:
+def test_database_that_has_grown_adds_what_is_new(database: str, one: Path) -> None:
     with opened(one) as store:
         begin_search(store).test(make_ok(1))
-    merge(target, one)
+    merge(database, one)
     with opened(one) as store:
         search = begin_search(store)
         search.test(make_ok(2))
         store.end_run(search.run_id, COMPLETE)
-    assert merge(target, one) == [Added(str(one), 0, 1, 3)]
-    assert query(target, "SELECT state, end_date IS NULL FROM tuning_run") == [("COMPLETE", 0)]
-    assert count(target, "desired_result") == 2
+    assert merge(database, one) == [Added(str(one), 0, 1, 3)]
+    assert query(database, "SELECT state, end_date IS NULL FROM tuning_run") == [("COMPLETE", 0)]
+    assert count(database, "desired_result") == 2
 
 
 RECORD = (
