@@ -53,16 +53,16 @@ FIRST, SECOND = SPEC.inputs[0], SPEC.inputs[1]
 def assorted() -> list[MeasurementRow]:
     """Measurements of two inputs, some of which failed, share a measurement or were repeated."""
     rng = random.Random(0)
-    found = []
+    measured = []
     for number, problem in itertools.product(range(1, 9), (FIRST, SECOND)):
         samples_s = [1e-3 * rng.uniform(0.99, 1.03) for _ in range(1 + number % 4)]
-        found.append(make_ok(number, samples_s, problem))
+        measured.append(make_ok(number, samples_s, problem))
     shared = make_config(2).digest
-    found += [dataclasses.replace(make_ok(9, [1e-3, 1.1e-3]), shared_with=shared)]
-    found += [dataclasses.replace(make_ok(10, [1e-3]), observed={"occupancy": 0.5})]
-    found += [make_failed(outcome, 11) for outcome in (Outcome.TIMEOUT, Outcome.BUILD_FAILED)]
-    found += [make_ok(3, [0.9e-3, 0.8e-3], SECOND)]
-    return list(searched(found))
+    measured.append(dataclasses.replace(make_ok(9, [1e-3, 1.1e-3]), shared_with=shared))
+    measured.append(dataclasses.replace(make_ok(10, [1e-3]), observed={"occupancy": 0.5}))
+    measured += [make_failed(outcome, 11) for outcome in (Outcome.TIMEOUT, Outcome.BUILD_FAILED)]
+    measured.append(make_ok(3, [0.9e-3, 0.8e-3], SECOND))
+    return list(searched(measured))
 
 
 def searched(measurements: Iterable[Measurement]) -> MeasurementRows:
@@ -237,19 +237,15 @@ def test_a_parameter_that_does_not_matter_counts_at_its_default() -> None:
     assert [row.id for row in fitting(rows, now, {}).rows] == [1]
 
 
-def test_inputs_of_another_space_with_the_program_take_no_part() -> None:
+def test_inputs_and_flags_that_are_not_of_the_campaign_take_no_part() -> None:
     rows = rows_of((SMALL, {"BLOCK": 16}), (LARGE, {"BLOCK": 64}))
-    found = fitting(rows, campaign(BLOCK=(16,)), {}, [SMALL])
-    assert [row.id for row in found.rows] == [0]
-    assert found.sentence == ""
-
-
-def test_flags_of_a_compiler_that_was_not_used_leave_no_row_out() -> None:
-    rows = rows_of((SMALL, {"BLOCK": 16}), (SMALL, {"BLOCK": 32}))
-    now = campaign(BLOCK=(16, 32), maxrregcount=(None, 32))
-    found = fitting(rows, now, {})
-    assert found.names == {"BLOCK"}
-    assert (len(found.rows), found.sentence) == (2, "")
+    of_inputs = fitting(rows, campaign(BLOCK=(16,)), {}, [SMALL])
+    assert [row.id for row in of_inputs.rows] == [0]
+    assert of_inputs.sentence == ""
+    now = campaign(BLOCK=(16, 64), maxrregcount=(None, 32))
+    of_another_compiler = fitting(rows, now, {})
+    assert of_another_compiler.names == {"BLOCK"}
+    assert (len(of_another_compiler.rows), of_another_compiler.sentence) == (2, "")
     given = fitting(rows, now, {}, names=frozenset(now.default))
     assert (len(given.rows), len(given.others)) == (0, 2)
 
@@ -261,17 +257,16 @@ def test_a_ledger_has_what_was_stored_and_each_record_that_was_appended() -> Non
     rows = [dataclasses.replace(row, id=number) for number, row in enumerate(assorted())]
     assert len(rows) > 6
     for count in (0, 3, len(rows) - 1):
-        stored = as_rows(rows[:count])
-        ledger = Ledger(stored, stored)
+        before = as_rows(rows[:count])
+        ledger = Ledger(before, before)
         for row in rows[count:]:
             ledger.append([row])
         asked = dataclasses.replace(rows[0], requestor="another")
         ledger.append([asked])
         expected = as_rows([asked, *rows[1:]])
         assert ledger.rows == expected
-        assert list(ledger.rows.columns.time_s[ledger.rows.selected]) == list(
-            expected.columns.time_s
-        )
+        selected = ledger.rows.columns.time_s[ledger.rows.selected]
+        assert list(selected) == list(expected.columns.time_s)
         for problem, measured in measured_by_input(expected.of_stages(SEARCHED)).items():
             assert dict(ledger.searched(problem)) == dict(measured)
             assert {c: r.measurement for c, r in ledger.answers(problem).items()} == dict(measured)

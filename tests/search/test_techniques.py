@@ -91,10 +91,10 @@ def test_hill_climbing_tests_as_many_configurations_an_input_as_published(
 def test_the_climb_goes_to_the_best_step_even_where_that_is_worse(tmp_path: Path) -> None:
     times = {(1, 1): 1, (2, 1): 9, (1, 2): 5, (2, 2): 7, (1, 3): 8, (2, 3): 2, (4, 2): 6}
     spec = grid(tmp_path)
-    found = climbed(spec, tmp_path, by_table(times))
+    done = climbed(spec, tmp_path, by_table(times))
     pairs = [(2, 1), (1, 2), (2, 2), (1, 3), (4, 2), (2, 3), (4, 3), (2, 4)]
-    assert points(found.tests) == [(1, 1), *pairs, (4, 4)]
-    assert found.campaign.searched[spec.inputs[0]].ended is EndReason.TECHNIQUE
+    assert points(done.tests) == [(1, 1), *pairs, (4, 4)]
+    assert done.campaign.searched[spec.inputs[0]].ended is EndReason.TECHNIQUE
 
 
 def test_the_climb_skips_values_that_are_illegal_where_it_stands(tmp_path: Path) -> None:
@@ -176,10 +176,10 @@ class Refusing(FormulaMeasurer):
         self._everything = everything
 
     def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
-        found = super().measure(space, problem, config, best_s)
+        measured = super().measure(space, problem, config, best_s)
         if config["CACHE"] or self._everything:
             return Measurement(config, problem, self._outcome, message="so it is")
-        return found
+        return measured
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
