@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from harness.analysis.causes import causes_among
 from harness.analysis.failures import describe_failures
@@ -101,9 +100,8 @@ def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found() -> None:
         assert cause.others == 600 - count
 
 
-@pytest.mark.parametrize(
-    ("name", "failing", "condition"),
-    [
+def test_a_condition_names_the_values() -> None:
+    for name, failing, condition in (
         ("cache", ("ca", "cg"), "cache in {ca, cg}"),
         ("cache", (None,), "cache = absent"),
         ("layout", ("row", "tile"), "layout in {row, tile}"),
@@ -111,16 +109,14 @@ def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found() -> None:
         ("unroll", (8,), "unroll = 8"),
         ("regs", (None, 32), "regs in {32, absent}"),
         ("regs", (64, 128), "regs in {64, 128}"),
-    ],
-)
-def test_a_condition_names_the_values(name: str, failing: Sequence[Value], condition: str) -> None:
-    more = {"regs": (None, 32, 64, 128), "size": tuple(range(20))}
-    values = (VALUES | more)[name] * 20
-    outcomes = [Outcome.CRASHED if value in failing else Outcome.OK for value in values]
-    rows = [{name: value} for value in values]
-    (cause,) = Tried(rows, outcomes, range(len(rows))).causes()
-    assert conditions(cause) == {condition}
-    assert cause.failed == cause.count
+    ):
+        more = {"regs": (None, 32, 64, 128), "size": tuple(range(20))}
+        values = (VALUES | more)[name] * 20
+        outcomes = [Outcome.CRASHED if value in failing else Outcome.OK for value in values]
+        rows = [{name: value} for value in values]
+        (cause,) = Tried(rows, outcomes, range(len(rows))).causes()
+        assert conditions(cause) == {condition}
+        assert cause.failed == cause.count
 
 
 EVERY = {
@@ -181,14 +177,14 @@ def test_the_same_failure_on_many_inputs_is_evidence_once() -> None:
     assert tried(by_digest(Outcome.BUILD_FAILED, 4), count=24, inputs=50).causes() == []
 
 
-@pytest.mark.parametrize("flips", [0, 1, 20])
-def test_one_test_that_ends_by_chance_makes_no_cause(flips: int) -> None:
+def test_one_test_that_ends_by_chance_makes_no_cause() -> None:
     """Configurations fail at random, each alike on all its inputs but for a few tests."""
-    made = tried(by_digest(Outcome.CRASHED, 3), count=30, inputs=24)
-    other = {Outcome.CRASHED: Outcome.OK, Outcome.OK: Outcome.CRASHED}
-    for row in random.Random(0).sample(range(720), flips):
-        made.outcomes[row] = other[made.outcomes[row]]
-    assert made.causes() == []
+    for flips in (0, 1, 20):
+        made = tried(by_digest(Outcome.CRASHED, 3), count=30, inputs=24)
+        other = {Outcome.CRASHED: Outcome.OK, Outcome.OK: Outcome.CRASHED}
+        for row in random.Random(0).sample(range(720), flips):
+            made.outcomes[row] = other[made.outcomes[row]]
+        assert made.causes() == []
 
 
 def test_what_fails_on_some_inputs_is_explained_by_the_input_and_by_chance_alike() -> None:
@@ -316,29 +312,26 @@ def test_a_lucky_drop_is_put_back() -> None:
     assert [step.result for step in part.steps] == [StepResult.DROPPED, StepResult.PUT_BACK]
 
 
-@pytest.mark.parametrize(
-    ("cost", "spread", "needed", "text"),
-    [
+def alternating(cost: float, spread: float) -> Measure:
+    """The winner's samples are alternately this much above and below; others cost more."""
+    samples_s = [1e-3 * math.exp(spread * sign) for sign in (1, -1) * 5]
+    return lambda configs: [
+        timed(config, samples_s if config == ALL else [1e-3 * cost] * 10) for config in configs
+    ]
+
+
+def test_what_noise_hides_is_not_called_needed_and_what_seems_slow_stays() -> None:
+    for cost, spread, needed, text in (
         (1.0, 0.01, 0, "0 of 8 settings are needed"),
         (1.001, 0.3, 0, "any of 8 settings may be needed"),
         (1.2, 0.5, 8, "f7=true may be needed"),
-    ],
-)
-def test_what_noise_hides_is_not_called_needed_and_what_seems_slow_stays(
-    cost: float, spread: float, needed: int, text: str
-) -> None:
-    """The winner's samples are alternately this much above and below."""
-    samples_s = [1e-3 * math.exp(spread * sign) for sign in (1, -1) * 5]
-
-    def measure(configs: Sequence[Config]) -> list[Measurement]:
-        return [timed(c, samples_s if c == ALL else [1e-3 * cost] * 10) for c in configs]
-
-    part = ablated(measure)
-    assert len(part.needed) == needed
-    assert text in str(part)
-    heading, line = ablation_lines({Input({"n": 1}): part})
-    assert line == f"    n=1: {part}"
-    assert ("more --repeats" in heading) == ("may be" in text)
+    ):
+        part = ablated(alternating(cost, spread))
+        assert len(part.needed) == needed
+        assert text in str(part)
+        heading, line = ablation_lines({Input({"n": 1}): part})
+        assert line == f"    n=1: {part}"
+        assert ("more --repeats" in heading) == ("may be" in text)
 
 
 def test_a_line_says_of_each_flag_either_that_it_is_needed_or_that_it_may_be() -> None:

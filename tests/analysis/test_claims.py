@@ -46,24 +46,19 @@ def ratio_of(p_value: float, value: float = 1.1) -> TimeRatio:
     return TimeRatio(value, value - 0.05, value + 0.05, 20, p_value)
 
 
-@pytest.mark.parametrize(
-    ("ratios", "is_faster"),
-    [
+def test_a_ratio_that_is_clear_alone_may_be_chance_among_many() -> None:
+    for ratios, is_faster in (
         ([ratio_of(0.02)], True),
         ([ratio_of(0.02), *[ratio_of(0.5, 1.0)] * 47], False),  # it may be chance among many
         ([ratio_of(0.02), *[ratio_of(0.001)] * 40, None], True),
         ([ratio_of(0.05)], True),
         ([ratio_of(0.0501)], False),
         ([ratio_of(1.0, 0.5)], False),
-    ],
-)
-def test_a_ratio_that_is_clear_alone_may_be_chance_among_many(
-    ratios: Sequence[TimeRatio | None], is_faster: bool
-) -> None:
-    first, *others = hold_false_discoveries(ratios)
-    assert first.is_faster is is_faster
-    assert first.may_be_chance is (first.value > 1 and not is_faster)
-    assert [ratio is None for ratio in others] == [ratio is None for ratio in ratios[1:]]
+    ):
+        first, *others = hold_false_discoveries(ratios)
+        assert first.is_faster is is_faster
+        assert first.may_be_chance is (first.value > 1 and not is_faster)
+        assert [ratio is None for ratio in others] == [ratio is None for ratio in ratios[1:]]
 
 
 # -------------------------------------------------------------------------------- one ratio
@@ -80,13 +75,13 @@ def test_ratio_over_occasions_is_students_test_of_their_mean_logarithms() -> Non
     assert (ratio.p_value, ratio.count) == (pytest.approx(test.pvalue), 12)
 
 
-@pytest.mark.parametrize("one", [0.03, -0.03])
-def test_p_value_of_a_ratio_is_one_sided(one: float) -> None:
-    logs = np.array([one, one + 0.02, one - 0.02])
-    expected = stats.ttest_1samp(logs, 0, alternative="greater").pvalue
-    assert time_ratio(timing(logs), timing(0 * logs)).p_value == pytest.approx(expected)
-    welch = time_ratio(Timing(timing(logs).samples_s), Timing((1.0, 1.01, 0.99)))
-    assert (welch.p_value < 0.5) == (one > 0)
+def test_p_value_of_a_ratio_is_one_sided() -> None:
+    for one in (0.03, -0.03):
+        logs = np.array([one, one + 0.02, one - 0.02])
+        expected = stats.ttest_1samp(logs, 0, alternative="greater").pvalue
+        assert time_ratio(timing(logs), timing(0 * logs)).p_value == pytest.approx(expected)
+        welch = time_ratio(Timing(timing(logs).samples_s), Timing((1.0, 1.01, 0.99)))
+        assert (welch.p_value < 0.5) == (one > 0)
 
 
 # ------------------------------------------------------------------------------- one input
@@ -150,22 +145,17 @@ def claims(reports: Sequence[InputReport]) -> int:
     return sum(report.speedup.is_faster for report in reports)
 
 
-@pytest.mark.parametrize(
-    ("report", "draw"),
-    [
+def test_equal_code_is_called_faster_on_few_inputs() -> None:
+    """At most 2.5 % of 300 are expected to be; 4 standard errors are 11."""
+    for report, draw in (
         (final_report, normal),
         (final_report, offset_by_load),
         (final_report, drifting),
         (recorded_report, normal),
         (recorded_report, drifting),
-    ],
-)
-def test_equal_code_is_called_faster_on_few_inputs(
-    report: Callable[[np.random.Generator, Draw], InputReport], draw: Draw
-) -> None:
-    """At most 2.5 % of 300 are expected to be; 4 standard errors are 11."""
-    rng = np.random.default_rng(3)
-    assert claims([report(rng, draw) for _ in range(300)]) <= 7 + 11
+    ):
+        rng = np.random.default_rng(3)
+        assert claims([report(rng, draw) for _ in range(300)]) <= 7 + 11
 
 
 def test_faster_code_is_found() -> None:
@@ -184,14 +174,12 @@ def test_over_many_inputs_of_equal_code_there_is_seldom_a_claim() -> None:
 # ------------------------------------------------------------------------------ what is said
 
 
-@pytest.mark.parametrize(
-    ("confidence", "rate"), [(0.95, "2.5 %"), (0.99, "0.50 %"), (0.999, "0.050 %"), (0.5, "5.0 %")]
-)
-def test_the_rate_of_false_claims_is_that_of_the_interval(confidence: float, rate: str) -> None:
-    best, baseline = Timing((1.0, 1.001)), Timing((2.0, 2.1))
-    clear = dataclasses.replace(time_ratio(baseline, best, confidence), low=1.5)
-    measurements = measured(A, best), measured(DEFAULT, baseline)
-    report = InputReport(PROBLEM, *measurements, clear, 0, {Outcome.OK: 2}, 2)
-    stream = io.StringIO()
-    print_inputs(Console(file=stream, width=140), hold_discoveries([report]), DEFAULT)
-    assert f"at most {rate} of measurements" in " ".join(stream.getvalue().split())
+def test_the_rate_of_false_claims_is_that_of_the_interval() -> None:
+    for confidence, rate in ((0.95, "2.5 %"), (0.99, "0.50 %"), (0.999, "0.050 %"), (0.5, "5.0 %")):
+        best, baseline = Timing((1.0, 1.001)), Timing((2.0, 2.1))
+        clear = dataclasses.replace(time_ratio(baseline, best, confidence), low=1.5)
+        measurements = measured(A, best), measured(DEFAULT, baseline)
+        report = InputReport(PROBLEM, *measurements, clear, 0, {Outcome.OK: 2}, 2)
+        stream = io.StringIO()
+        print_inputs(Console(file=stream, width=140), hold_discoveries([report]), DEFAULT)
+        assert f"at most {rate} of measurements" in " ".join(stream.getvalue().split())

@@ -106,24 +106,21 @@ def test_what_shares_machine_code_has_the_number_of_what_was_measured(results: R
     assert (shared[["n", "BLOCK"]].nunique() == 1).all(axis=None)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_wrong_options_are_reported_before_anything_is_printed(
+    database: str, capsys: Capture
+) -> None:
+    for options, message in (
         (["--per", "BLOCK"], "`BLOCK` is none"),
         (["--inside", "BLOCK > 999"], "0 of 42 samples"),
         (["--target", "power_w"], "`power_w`"),
         (["--below", "watts=3"], "`watts`"),
         (["--inside", "BLOK > 3"], "`BLOCK`"),
         (["--inside", "BLOCK >"], "`BLOCK >`"),
-    ],
-)
-def test_wrong_options_are_reported_before_anything_is_printed(
-    options: list[str], message: str, database: str, capsys: Capture
-) -> None:
-    assert main([database, *options]) == 2
-    out, err = capsys.readouterr()
-    assert message in err
-    assert not out
+    ):
+        assert main([database, *options]) == 2
+        out, err = capsys.readouterr()
+        assert message in err
+        assert not out
 
 
 def test_all_that_is_asked_of_a_tree_is_printed_and_too_few_samples_take_nothing_else_away(
@@ -203,11 +200,9 @@ def test_platforms_with_other_parameters_are_no_platforms_of_one_kernel(results:
         pooled([results, Results(other.campaign, other.databases, tuple(rows))])
 
 
-@pytest.mark.parametrize(("threshold", "leaves"), [("0", 6), ("0.5", 1)])
-def test_the_published_rule_can_be_asked_for(
-    threshold: str, leaves: int, database: str, capsys: Capture
-) -> None:
-    assert main([database, "--tree", "--threshold", threshold]) == 0
-    out = capsys.readouterr().out
-    assert f"leaves by the published rule ({leaves})" in out
-    assert f"no split removes less than {threshold}" in out
+def test_the_published_rule_can_be_asked_for(database: str, capsys: Capture) -> None:
+    for threshold, leaves in (("0", 6), ("0.5", 1)):
+        assert main([database, "--tree", "--threshold", threshold]) == 0
+        out = capsys.readouterr().out
+        assert f"leaves by the published rule ({leaves})" in out
+        assert f"no split removes less than {threshold}" in out

@@ -241,9 +241,8 @@ def failed(config: Config, outcome: Outcome) -> Measurement:
     return Measurement(config, Input({"n": 8}), outcome, message="gone")
 
 
-@pytest.mark.parametrize(
-    ("stored", "searched", "expected"),
-    [
+def test_stored_results_are_complete_with_just_these_configurations_in_all_their_rounds() -> None:
+    for stored, searched, expected in (
         ([timed(C16), timed(C32)], [], True),
         ([timed(C16)], [], False),
         ([timed(C16), timed(C32), timed(C64)], [], False),
@@ -255,13 +254,9 @@ def failed(config: Config, outcome: Outcome) -> Measurement:
         ([timed(C16), failed(C32, Outcome.CRASHED)], [C16, C32], False),
         ([timed(C16), failed(C32, Outcome.CRASHED)], [], True),
         ([failed(config, Outcome.WRONG_RESULT) for config in (C16, C32)], [], False),
-    ],
-)
-def test_stored_results_are_complete_with_just_these_configurations_in_all_their_rounds(
-    stored: list[Measurement], searched: list[Config], expected: bool
-) -> None:
-    worked = dict.fromkeys(searched)
-    assert is_complete(stored, [C16, C32], rounds=20, searched=worked) is expected
+    ):
+        worked = dict.fromkeys(searched)
+        assert is_complete(stored, [C16, C32], rounds=20, searched=worked) is expected
 
 
 def test_what_is_wrong_on_other_data_is_not_chosen_by_input_either(tmp_path: Path) -> None:

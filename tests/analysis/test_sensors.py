@@ -104,11 +104,9 @@ def test_energy_that_is_not_known_of_the_default_is_a_dash(results: Results) -> 
     assert energy_section([unknown]).table.rows == [("n=8", "-", "-")]
 
 
-@pytest.mark.parametrize(
-    ("joules", "text"), [(0.0, "0 J"), (12.34, "12.3 J"), (0.5, "500 mJ"), (4.2e-6, "4.20 uJ")]
-)
-def test_energy_is_shown_in_its_unit(joules: float, text: str) -> None:
-    assert format_energy(joules) == text
+def test_energy_is_shown_in_its_unit() -> None:
+    for joules, text in ((0.0, "0 J"), (12.34, "12.3 J"), (0.5, "500 mJ"), (4.2e-6, "4.20 uJ")):
+        assert format_energy(joules) == text
 
 
 def test_a_tree_of_power_finds_what_takes_it(results: Results, tmp_path: Path) -> None:

@@ -199,9 +199,8 @@ def measured(block: int = 16, binary: str | None = None) -> Measurement:
     return Measurement(Config({"BLOCK": block}), Input({"n": 8}), Outcome.OK, timing, build)
 
 
-@pytest.mark.parametrize(
-    ("base", "candidate", "environment", "is_same"),
-    [
+def test_code_is_the_same_where_sources_environment_and_configuration_are() -> None:
+    for base, candidate, environment, is_same in (
         (measured(16), measured(16), ENVIRONMENT, True),
         (measured(16), measured(64), ENVIRONMENT, False),
         (None, measured(16), ENVIRONMENT, False),
@@ -211,11 +210,7 @@ def measured(block: int = 16, binary: str | None = None) -> Measurement:
         (measured(16, "ab"), measured(16, "cd"), PROGRAM, False),
         (measured(16, "ab"), measured(16), PROGRAM, False),
         (measured(16), measured(16), PROGRAM, False),
-    ],
-)
-def test_code_is_the_same_where_sources_environment_and_configuration_are(
-    base: Measurement | None, candidate: Measurement | None, environment: Environment, is_same: bool
-) -> None:
-    row = ComparedRow("k", environment, Input({}), "best", base, candidate)
-    assert dataclasses.replace(row, same_sources=True).is_same_code is is_same
-    assert not row.is_same_code
+    ):
+        row = ComparedRow("k", environment, Input({}), "best", base, candidate)
+        assert dataclasses.replace(row, same_sources=True).is_same_code is is_same
+        assert not row.is_same_code

@@ -117,21 +117,16 @@ def test_what_would_run_without_trying_heads_the_list() -> None:
     assert launched(kernel, 7) == [2, 0, 0, 2, 2, 0, 2], "of equal ones the first"
 
 
-@pytest.mark.parametrize(
-    ("try_top", "worth", "launch", "message"),
-    [
+def test_what_cannot_be_tried_is_refused() -> None:
+    for try_top, worth, launch, message in (
         (-2, 0.7, {}, "try_top"),
         (2.5, 0.7, {}, "try_top"),
         ("three", 0.7, {}, "try_top"),
         (3, None, {}, "--choice ensemble"),
         (3, 0.7, None, "host module"),
-    ],
-)
-def test_what_cannot_be_tried_is_refused(
-    try_top: Any, worth: float | None, launch: Any, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        Kernel(try_top, DATA={"choice": {"worth_a_try": worth}, "launch": launch})
+    ):
+        with pytest.raises(ValueError, match=message):
+            Kernel(try_top, DATA={"choice": {"worth_a_try": worth}, "launch": launch})
 
 
 # ------------------------------------------------------------------------------- the loaders

@@ -302,22 +302,17 @@ def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(
     assert matrix.time_s[1, small] == uncrossed.measured[given(16)][block(16)].time_s
 
 
-@pytest.mark.parametrize(
-    ("ended_at", "stages", "advice"),
-    [
+def test_what_the_last_command_left_out_measures_what_lacks(uncrossed: Results) -> None:
+    for ended_at, stages, advice in (
         ("2026-01-03", {}, "--no-cross"),
         ("2026-01-03", {"cross": "cut"}, "--max-time"),
         ("2026-01-03", {"cross": ""}, "more tests"),
         (None, {}, "stopped"),
-    ],
-)
-def test_what_the_last_command_left_out_measures_what_lacks(
-    uncrossed: Results, ended_at: str | None, stages: dict[str, str], advice: str
-) -> None:
-    last = Command("b", (), "2026-01-02", ended_at, {}, stages)
-    earlier = Command("a", (), "2026-01-01", "2026-01-02", {}, {"cross": ""})
-    matrix = matrix_of(dataclasses.replace(uncrossed, commands=[last, earlier]))
-    assert advice in matrix.remedy
+    ):
+        last = Command("b", (), "2026-01-02", ended_at, {}, stages)
+        earlier = Command("a", (), "2026-01-01", "2026-01-02", {}, {"cross": ""})
+        matrix = matrix_of(dataclasses.replace(uncrossed, commands=[last, earlier]))
+        assert advice in matrix.remedy
 
 
 def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path: Path) -> None:
@@ -518,9 +513,8 @@ SLOWDOWNS = {1: {16: 4.0, 32: 1.0, 64: 2.0}, 2: {16: 100.0, 32: 300.0, 64: 140.0
 """Of 16: 4 and 1; of 32: 1 and 3; of 64: 2 and 1.4."""
 
 
-@pytest.mark.parametrize(
-    ("rows", "most", "wanted"),
-    [
+def test_of_many_configurations_those_of_the_least_mean_slowdown_are_taken() -> None:
+    for rows, most, wanted in (
         (SLOWDOWNS, 0, (32, 16)),
         (SLOWDOWNS, 1, (32, 16, 64)),
         # 8 takes the least seconds in all, 16 has the least slowdowns.
@@ -528,9 +522,5 @@ SLOWDOWNS = {1: {16: 4.0, 32: 1.0, 64: 2.0}, 2: {16: 100.0, 32: 300.0, 64: 140.0
         # What fails on an input is the last of all.
         ({1: {4: 0.5, 32: 9.0, 16: 1.0}, 2: {16: math.inf, 32: 9.0, 4: 1.0}}, 2, (4, 32)),
         ({}, 9, ()),
-    ],
-)
-def test_of_many_configurations_those_of_the_least_mean_slowdown_are_taken(
-    rows: Rows, most: int, wanted: tuple[int, ...]
-) -> None:
-    assert searched(rows, most).candidates == tuple(map(block, (1, *wanted)))
+    ):
+        assert searched(rows, most).candidates == tuple(map(block, (1, *wanted)))

@@ -72,22 +72,22 @@ def on_every_threshold(program: DispatchProgram, random: np.random.Generator) ->
     return rows
 
 
-@pytest.mark.parametrize("name", ["tree", "ensemble", "forest", "gadapt", "line"])
-def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
-    matrix, chosen = learnt(name)
-    program = chosen.program(matrix.candidates)
-    random = np.random.default_rng(1)
-    frame = pd.concat([matrix.features[:60], planted(60, seed=2).features], ignore_index=True)
-    rows = frame.to_dict("records") + on_every_threshold(program, random)[:120]
-    everywhere = np.ones((len(rows), len(matrix.candidates)), dtype=bool)
-    indices = chosen.indices(pd.DataFrame(rows), everywhere)
-    selected = [program.portfolio[order_of(program, row)[0]] for row in rows]
-    assert selected == [matrix.candidates[index] for index in indices]
-    if name == "line":
-        assert [column.kind for column in program.columns] == [ColumnKind.LINEAR]
-        assert len(program.portfolio) == 12
-        wanted = np.log2(matrix.features["m"]).round()[:60]
-        assert (indices[:60] == wanted).mean() > 0.85
+def test_a_program_chooses_as_what_was_learnt() -> None:
+    for name in ("tree", "ensemble", "forest", "gadapt", "line"):
+        matrix, chosen = learnt(name)
+        program = chosen.program(matrix.candidates)
+        random = np.random.default_rng(1)
+        frame = pd.concat([matrix.features[:60], planted(60, seed=2).features], ignore_index=True)
+        rows = frame.to_dict("records") + on_every_threshold(program, random)[:120]
+        everywhere = np.ones((len(rows), len(matrix.candidates)), dtype=bool)
+        indices = chosen.indices(pd.DataFrame(rows), everywhere)
+        selected = [program.portfolio[order_of(program, row)[0]] for row in rows]
+        assert selected == [matrix.candidates[index] for index in indices]
+        if name == "line":
+            assert [column.kind for column in program.columns] == [ColumnKind.LINEAR]
+            assert len(program.portfolio) == 12
+            wanted = np.log2(matrix.features["m"]).round()[:60]
+            assert (indices[:60] == wanted).mean() > 0.85
 
 
 def test_boosted_trees_predict_slowdowns_over_the_mean_of_what_applies() -> None:
@@ -98,11 +98,11 @@ def test_boosted_trees_predict_slowdowns_over_the_mean_of_what_applies() -> None
     assert np.nanmean(np.abs(costs - relative)) < 0.05 < 0.5 < np.nanstd(relative)
 
 
-@pytest.mark.parametrize("number", [0, 1, 12, -12, 2**53 + 2, 3 * 2.0**60, 12.75, -0.5])
-def test_powers_of_two_that_divide_a_number_are_exact(number: float) -> None:
-    column = Column(ColumnKind.TWOS, ("m",))
-    ((value,),) = column_values([column], pd.DataFrame({"m": [number]}))
-    assert value == column_number(column, {"m": number})
+def test_powers_of_two_that_divide_a_number_are_exact() -> None:
+    for number in (0, 1, 12, -12, 2**53 + 2, 3 * 2.0**60, 12.75, -0.5):
+        column = Column(ColumnKind.TWOS, ("m",))
+        ((value,),) = column_values([column], pd.DataFrame({"m": [number]}))
+        assert value == column_number(column, {"m": number})
 
 
 def test_few_inputs_make_a_forest() -> None:
@@ -111,23 +111,23 @@ def test_few_inputs_make_a_forest() -> None:
         assert {tree.candidate for tree in chosen.choice.trees} == owners
 
 
-@pytest.mark.parametrize(("name", "most"), [("tree", 1.05), ("ensemble", 1.05), ("forest", 1.1)])
-def test_unseen_inputs_come_near_the_oracle_by_what_applies(name: str, most: float) -> None:
-    _, chosen = learnt(name)
-    fresh = planted(500, seed=5)
-    rows, indices = np.arange(500), chosen.indices(fresh.features, fresh.applies)
-    assert fresh.applies[rows, indices].all()
-    assert (indices == 2).any()
-    static = fresh.log_slowdown[:, :2].mean(axis=0).min()
-    assert fresh.log_slowdown[rows, indices].mean() < math.log(most) < math.log(1.3) < static
+def test_unseen_inputs_come_near_the_oracle_by_what_applies() -> None:
+    for name, most in (("tree", 1.05), ("ensemble", 1.05), ("forest", 1.1)):
+        _, chosen = learnt(name)
+        fresh = planted(500, seed=5)
+        rows, indices = np.arange(500), chosen.indices(fresh.features, fresh.applies)
+        assert fresh.applies[rows, indices].all()
+        assert (indices == 2).any()
+        static = fresh.log_slowdown[:, :2].mean(axis=0).min()
+        assert fresh.log_slowdown[rows, indices].mean() < math.log(most) < math.log(1.3) < static
 
 
-@pytest.mark.parametrize("name", ["tree", "ensemble"])
-def test_outside_the_tuned_range_the_best_single_one_is_taken(name: str) -> None:
-    _, chosen = learnt(name)
-    far = pd.DataFrame({"m": [10**7, 100], "n": [10, 100], "kind": ["dense", "sparse"]})
-    indices = chosen.indices(far, np.ones((2, 3), dtype=bool))
-    assert indices.tolist() == [chosen.portfolio[0]] * 2
+def test_outside_the_tuned_range_the_best_single_one_is_taken() -> None:
+    for name in ("tree", "ensemble"):
+        _, chosen = learnt(name)
+        far = pd.DataFrame({"m": [10**7, 100], "n": [10, 100], "kind": ["dense", "sparse"]})
+        indices = chosen.indices(far, np.ones((2, 3), dtype=bool))
+        assert indices.tolist() == [chosen.portfolio[0]] * 2
 
 
 def test_only_what_is_chosen_is_shipped() -> None:
@@ -148,20 +148,20 @@ def test_input_to_which_nothing_that_is_shipped_applies_gets_no_choice() -> None
 # ---------- trees as arrays: walked one input at a time, and cut to every size
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "wanted"),
-    [
-        (2.0, 8.0, 4.0), (-3.0, 1.0, -1.0), (-4.0, -2.0, -3.0), (0.5, 4.5, 2.0), (-1.5, 3.0, 0.8),
+def test_a_threshold_is_a_round_number_near_the_middle_by_ratio_or_by_difference() -> None:
+    for low, high, wanted in (
+        (2.0, 8.0, 4.0),
+        (-3.0, 1.0, -1.0),
+        (-4.0, -2.0, -3.0),
+        (0.5, 4.5, 2.0),
+        (-1.5, 3.0, 0.8),
         (1024.0, 4096.0, 2048.0),  # a power of two stays
         (1024.0, 2048.0, 1400.0),
-        (1.0, 2.0, 1.0), (100.0, 101.0, 100.0),  # whole
+        (1.0, 2.0, 1.0),
+        (100.0, 101.0, 100.0),  # whole
         (0.1, 0.2, 0.14),
-    ],
-)  # fmt: skip
-def test_a_threshold_is_a_round_number_near_the_middle_by_ratio_or_by_difference(
-    low: float, high: float, wanted: float
-) -> None:
-    assert between(low, high) == wanted
+    ):
+        assert between(low, high) == wanted
 
 
 @given(st.floats(-1e12, 1e12), st.floats(1e-9, 1e12))
@@ -172,9 +172,9 @@ def test_a_threshold_separates_and_is_whole_between_whole_numbers(low: float, ga
     assert threshold.is_integer()
 
 
-@pytest.mark.parametrize("low", [1.0, 1e300, 1e-300, 0.0, -1.0])
-def test_a_threshold_separates_neighbouring_numbers(low: float) -> None:
-    assert between(low, math.nextafter(low, math.inf)) == low
+def test_a_threshold_separates_neighbouring_numbers() -> None:
+    for low in (1.0, 1e300, 1e-300, 0.0, -1.0):
+        assert between(low, math.nextafter(low, math.inf)) == low
 
 
 STEPS = np.repeat(np.arange(8.0), 4)[:, None]
@@ -230,13 +230,13 @@ def leaves(matrix: Matrix) -> int:
     return TreeLearner().fit(matrix, seed=0).choice.leaf_count
 
 
-@pytest.mark.parametrize("members", [2, 4])
-def test_two_halves_have_two_leaves(members: int) -> None:
-    matrix = two_sided(24, members)
-    chosen = TreeLearner().fit(matrix, seed=0)
-    assert chosen.choice.leaf_count == 2
-    assert chosen.indices(matrix.features, matrix.applies).tolist() == [0] * 12 + [1] * 12
-    assert TreeLearner(most_leaves=1).fit(matrix, seed=0).choice.leaf_count == 1
+def test_two_halves_have_two_leaves() -> None:
+    for members in (2, 4):
+        matrix = two_sided(24, members)
+        chosen = TreeLearner().fit(matrix, seed=0)
+        assert chosen.choice.leaf_count == 2
+        assert chosen.indices(matrix.features, matrix.applies).tolist() == [0] * 12 + [1] * 12
+        assert TreeLearner(most_leaves=1).fit(matrix, seed=0).choice.leaf_count == 1
 
 
 def test_many_inputs_are_tried_on_few_folds_and_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:

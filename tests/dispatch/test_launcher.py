@@ -127,9 +127,8 @@ def test_variables_of_the_configuration_replace_the_users_and_others_do_not(run:
 FILE = GOOD[2:]
 
 
-@pytest.mark.parametrize(
-    ("n", "arguments", "threads"),
-    [
+def test_the_choice_is_that_of_the_features(run: Run) -> None:
+    for n, arguments, threads in (
         ("10", GOOD[1:], 2),
         ("+11", GOOD[1:], 3),
         ("11", ["--scale", "1.5e0", *FILE], 1),
@@ -137,17 +136,12 @@ FILE = GOOD[2:]
         ("9", [*GOOD[1:], "--", "--scale=9"], 2),  # up to --
         ("0", GOOD[1:], 1),  # outside the tuned range
         (str(-(2**63)), GOOD[1:], 1),
-    ],
-)
-def test_the_choice_is_that_of_the_features(
-    run: Run, n: str, arguments: list[str], threads: int
-) -> None:
-    assert run(n, *arguments).stdout.split()[0] == str(threads)
+    ):
+        assert run(n, *arguments).stdout.split()[0] == str(threads)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_a_wrong_feature_is_one_message(run: Run) -> None:
+    for arguments, message in (
         ([], "n is missing: it is argument 1"),
         (["1e3", *GOOD[1:]], "n is `1e3`"),
         (["", *GOOD[1:]], "n is ``"),
@@ -160,14 +154,12 @@ def test_the_choice_is_that_of_the_features(
         (["5", "--scale=1"], "bytes is missing"),
         (["5", "--scale=1", "--file", "no"], "`no`"),
         (["5", "--scale=1", "--file", "."], "`.`"),
-    ],
-)
-def test_a_wrong_feature_is_one_message(run: Run, arguments: list[str], message: str) -> None:
-    ran = run(*arguments)
-    assert (ran.status, ran.stdout) == (125, "")
-    assert ran.stderr.startswith("every: ")
-    assert message in ran.stderr
-    assert ran.stderr.count("\n") == 1
+    ):
+        ran = run(*arguments)
+        assert (ran.status, ran.stdout) == (125, "")
+        assert ran.stderr.startswith("every: ")
+        assert message in ran.stderr
+        assert ran.stderr.count("\n") == 1
 
 
 def test_an_option_chooses_without_features_or_by_number(run: Run) -> None:

@@ -50,7 +50,7 @@ def test_stated_time_is_as_uncertain_as_its_clock() -> None:
     assert half_width_of(one) == half_width(one.samples_s) + 0.25
 
 
-@pytest.mark.parametrize("error_s", [-1e-9, math.inf, math.nan])
-def test_error_of_a_clock_is_a_finite_time(error_s: float) -> None:
-    with pytest.raises(ValueError, match="clock's error must be finite"):
-        timing([1.0], error_s)
+def test_error_of_a_clock_is_a_finite_time() -> None:
+    for error_s in (-1e-9, math.inf, math.nan):
+        with pytest.raises(ValueError, match="clock's error must be finite"):
+            timing([1.0], error_s)

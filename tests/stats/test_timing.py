@@ -68,11 +68,11 @@ def test_precision_is_the_intervals_half_width_over_the_mean() -> None:
     assert narrow.stop(samples, None) is None
 
 
-@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
-def test_half_width_is_students_interval(confidence: float) -> None:
-    samples = [1.0, 1.3, 0.9, 1.1, 1.25]
-    low, high = stats.ttest_1samp(samples, 0).confidence_interval(confidence)
-    assert half_width(samples, confidence) == pytest.approx((high - low) / 2)
+def test_half_width_is_students_interval() -> None:
+    for confidence in (0.8, 0.95, 0.999):
+        samples = [1.0, 1.3, 0.9, 1.1, 1.25]
+        low, high = stats.ttest_1samp(samples, 0).confidence_interval(confidence)
+        assert half_width(samples, confidence) == pytest.approx((high - low) / 2)
 
 
 @pytest.mark.parametrize("confidence", [0.01, 0.5, 0.9, 0.95, 0.999, 0.99999])
@@ -82,13 +82,13 @@ def test_students_t_is_that_of_scipy(freedom: int, confidence: float) -> None:
     assert student_t(freedom, confidence) == pytest.approx(expected, rel=3e-7)
 
 
-@pytest.mark.parametrize("statistic", Statistic)
-def test_a_timing_is_as_long_as_itself(statistic: Statistic) -> None:
-    samples = tuple(lognormal(3, 9))
-    for occasions in ((), (4, 5)):
-        one = Timing(samples, StopReason.INTERLEAVED, occasions, statistic)
-        same = Timing(samples, StopReason.INTERLEAVED, occasions, statistic)
-        assert time_ratio(one, one) == time_ratio(one, same)
+def test_a_timing_is_as_long_as_itself() -> None:
+    for statistic in Statistic:
+        samples = tuple(lognormal(3, 9))
+        for occasions in ((), (4, 5)):
+            one = Timing(samples, StopReason.INTERLEAVED, occasions, statistic)
+            same = Timing(samples, StopReason.INTERLEAVED, occasions, statistic)
+            assert time_ratio(one, one) == time_ratio(one, same)
 
 
 def lognormal(seed: int, count: int, mean: float = 1.0, spread: float = 0.05) -> list[float]:
@@ -101,9 +101,8 @@ def two_sided(one: list[float], other: list[float]) -> float:
     return 2 * min(more.p_value_of_more(), less.p_value_of_more())
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "is_noise"),
-    [
+def test_times_that_are_near_or_not_significantly_different_are_within_noise() -> None:
+    for one, other, is_noise in (
         (lognormal(7, 20), lognormal(8, 20, 1.01), True),
         (lognormal(7, 20), lognormal(7, 20), True),
         (lognormal(7, 20), lognormal(9, 20, 1.5), False),
@@ -115,12 +114,8 @@ def two_sided(one: list[float], other: list[float]) -> float:
         ([1.2], [1.0, 1.4, 0.8, 1.2], False),
         ([1.0, 1.4, 0.8, 1.2], [1.2], False),
         ([1.0, 1.4], [1.1, 1.6], True),
-    ],
-)
-def test_times_that_are_near_or_not_significantly_different_are_within_noise(
-    one: list[float], other: list[float], is_noise: bool
-) -> None:
-    assert is_within_noise(Timing(tuple(one)), Timing(tuple(other))) is is_noise
+    ):
+        assert is_within_noise(Timing(tuple(one)), Timing(tuple(other))) is is_noise
 
 
 def test_samples_without_spread_differ_exactly_if_they_are_unequal() -> None:
@@ -128,20 +123,16 @@ def test_samples_without_spread_differ_exactly_if_they_are_unequal() -> None:
     assert two_sided([1.0, 1.0], [1.1, 1.1]) == 0
 
 
-@pytest.mark.parametrize(
-    ("counts", "confidence"), [((12, 7), 0.9), ((20, 3), 0.99), ((2, 40), 0.95)]
-)
-def test_time_ratio_of_separate_samples_is_welchs_test_of_logarithms(
-    counts: tuple[int, int], confidence: float
-) -> None:
-    one, other = lognormal(3, counts[0], 2.0), lognormal(4, counts[1], 1.9, 0.2)
-    test = stats.ttest_ind(np.log(one), np.log(other), equal_var=False, alternative="greater")
-    sides = stats.ttest_ind(np.log(one), np.log(other), equal_var=False)
-    ratio = time_ratio(Timing(tuple(one)), Timing(tuple(other)), confidence)
-    interval = np.exp(sides.confidence_interval(confidence))
-    assert (ratio.low, ratio.high) == pytest.approx(tuple(interval))
-    assert ratio.value == pytest.approx(stats.gmean(one) / stats.gmean(other))
-    assert (ratio.p_value, ratio.count) == (pytest.approx(test.pvalue), min(counts))
+def test_time_ratio_of_separate_samples_is_welchs_test_of_logarithms() -> None:
+    for counts, confidence in (((12, 7), 0.9), ((20, 3), 0.99), ((2, 40), 0.95)):
+        one, other = lognormal(3, counts[0], 2.0), lognormal(4, counts[1], 1.9, 0.2)
+        test = stats.ttest_ind(np.log(one), np.log(other), equal_var=False, alternative="greater")
+        sides = stats.ttest_ind(np.log(one), np.log(other), equal_var=False)
+        ratio = time_ratio(Timing(tuple(one)), Timing(tuple(other)), confidence)
+        interval = np.exp(sides.confidence_interval(confidence))
+        assert (ratio.low, ratio.high) == pytest.approx(tuple(interval))
+        assert ratio.value == pytest.approx(stats.gmean(one) / stats.gmean(other))
+        assert (ratio.p_value, ratio.count) == (pytest.approx(test.pvalue), min(counts))
 
 
 def test_time_ratio_of_samples_taken_interleaved_is_paired() -> None:
@@ -183,11 +174,11 @@ def test_sampling_takes_20_samples_unless_half_a_percent_is_known_sooner() -> No
     )
 
 
-@pytest.mark.parametrize("best_s", [0.01, 100.0])
-def test_what_is_worse_is_a_multiple_of_the_best(best_s: float) -> None:
-    slow, near = ([best_s * (factor + step) for step in (0, 0.1, 0.2)] for factor in (2.1, 1.9))
-    assert Sampling().stop(slow, best_s) is StopReason.WORSE
-    assert Sampling().stop(near, best_s) is None
+def test_what_is_worse_is_a_multiple_of_the_best() -> None:
+    for best_s in (0.01, 100.0):
+        slow, near = ([best_s * (factor + step) for step in (0, 0.1, 0.2)] for factor in (2.1, 1.9))
+        assert Sampling().stop(slow, best_s) is StopReason.WORSE
+        assert Sampling().stop(near, best_s) is None
 
 
 def test_of_many_samples_only_some_counts_are_looked_at() -> None:
@@ -219,12 +210,12 @@ def test_a_difference_is_noise_where_its_p_value_is_above_the_rest_of_the_confid
     assert not is_within_noise(Timing((1.0, 1.0)), Timing((1.1, 1.1)), confidence=1.0)
 
 
-@pytest.mark.parametrize("factor", [0.9, 1.02, 1.3])
-def test_the_p_value_of_a_ratio_is_that_of_a_larger_one_by_chance(factor: float) -> None:
-    one, other = lognormal(20, 8, factor), lognormal(21, 8)
-    logs = np.log(one) - np.log(other)
-    found = time_ratio(rounds(*one), rounds(*other)).p_value
-    assert found == pytest.approx(stats.ttest_1samp(logs, 0, alternative="greater").pvalue)
+def test_the_p_value_of_a_ratio_is_that_of_a_larger_one_by_chance() -> None:
+    for factor in (0.9, 1.02, 1.3):
+        one, other = lognormal(20, 8, factor), lognormal(21, 8)
+        logs = np.log(one) - np.log(other)
+        found = time_ratio(rounds(*one), rounds(*other)).p_value
+        assert found == pytest.approx(stats.ttest_1samp(logs, 0, alternative="greater").pvalue)
 
 
 def test_a_speed_up_is_significant_and_above_1_and_not_perhaps_by_chance() -> None:
@@ -281,15 +272,12 @@ def test_a_trimmed_ratio_has_yuens_interval() -> None:
     assert math.log(found.high / found.value) == pytest.approx(half, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_few_rounds_and_means_are_not_trimmed() -> None:
+    for one, other in (
         (rounds(*[1.0, 1.1] * 4), rounds(*[1.0, 1.2] * 4)),  # fewer than ten rounds
         (rounds(*[1.0, 1.1] * 6), rounds(*[1.0, 1.2] * 5)),
         tuple(
             dataclasses.replace(rounds(*[1.0, b] * 6), statistic=Statistic.MEAN) for b in (1.1, 1.2)
         ),
-    ],
-)
-def test_few_rounds_and_means_are_not_trimmed(one: Timing, other: Timing) -> None:
-    assert trimmed_ratio(one, other) == time_ratio(one, other)
+    ):
+        assert trimmed_ratio(one, other) == time_ratio(one, other)
