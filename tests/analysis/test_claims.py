@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from rich.console import Console
-from scipy import stats
 
 from harness.analysis.inputs import InputReport, hold_discoveries, report_input
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
@@ -59,29 +58,6 @@ def test_a_ratio_that_is_clear_alone_may_be_chance_among_many() -> None:
         assert first.is_faster is is_faster
         assert first.may_be_chance is (first.value > 1 and not is_faster)
         assert [ratio is None for ratio in others] == [ratio is None for ratio in ratios[1:]]
-
-
-# -------------------------------------------------------------------------------- one ratio
-
-
-def test_ratio_over_occasions_is_students_test_of_their_mean_logarithms() -> None:
-    rng = np.random.default_rng(1)
-    one, other = rng.normal([[[0.1]], [[0.0]]], 0.05, (2, 3, 4))
-    ratio = time_ratio(timing(one, (4, 4, 4)), timing(other, (4, 4, 4)))
-    means = (one - other).mean(axis=1)
-    interval = stats.ttest_1samp(means, 0).confidence_interval()
-    assert np.log([ratio.low, ratio.high]) == pytest.approx(tuple(interval))
-    test = stats.ttest_1samp(means, 0, alternative="greater")
-    assert (ratio.p_value, ratio.count) == (pytest.approx(test.pvalue), 12)
-
-
-def test_p_value_of_a_ratio_is_one_sided() -> None:
-    for one in (0.03, -0.03):
-        logs = np.array([one, one + 0.02, one - 0.02])
-        expected = stats.ttest_1samp(logs, 0, alternative="greater").pvalue
-        assert time_ratio(timing(logs), timing(0 * logs)).p_value == pytest.approx(expected)
-        welch = time_ratio(Timing(timing(logs).samples_s), Timing((1.0, 1.01, 0.99)))
-        assert (welch.p_value < 0.5) == (one > 0)
 
 
 # ------------------------------------------------------------------------------- one input

@@ -8,14 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from harness.analysis.coverage import input_reports
 from harness.analysis.inputs import InputReport
 from harness.core.observations import UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
-from harness.dispatch.candidates import matrix_of
 from harness.display.inputs import claims_lines
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results.view import Results, read_results, the_one
@@ -257,13 +255,3 @@ def test_stored_results_are_complete_with_just_these_configurations_in_all_their
     ):
         worked = dict.fromkeys(searched)
         assert is_complete(stored, [C16, C32], rounds=20, searched=worked) is expected
-
-
-def test_what_is_wrong_on_other_data_is_not_chosen_by_input_either(tmp_path: Path) -> None:
-    _, results = tuned(tmp_path, Staged(wrong=(32,)), FOUR_INPUTS)
-    matrix = matrix_of(results)
-    assert matrix.note == ""
-    worked = np.isfinite(matrix.time_s).all(axis=0)
-    blocks = dict(zip(map(block, matrix.candidates), worked, strict=True))
-    assert blocks[64]
-    assert not blocks.get(32)

@@ -61,12 +61,6 @@ def test_four_inputs_that_are_not_compared_are_listed_and_more_are_counted() -> 
     assert "measured only" not in text_of(row())
 
 
-def test_the_legend_of_tests_is_shown_where_there_were_any() -> None:
-    assert "Times are medians" in text_of(row())
-    untested = dataclasses.replace(row(), change=None, verdict=Verdict.SAME)
-    assert "Times are medians" not in text_of(untested)
-
-
 def test_summary_counts_regressions_first() -> None:
     rows = [row(1), row(2, Verdict.FIXED), row(3, Verdict.FASTER), row(4, Verdict.BROKEN)]
     found = summary(comparison(*rows, row(5, Verdict.SLOWER)))

@@ -76,21 +76,22 @@ def said(capsys: Capture) -> str:
     return " ".join((printed.out + printed.err).split())
 
 
-def written(space: Path) -> ModuleType:
+def written(database: Path, space: Path, *more: str) -> ModuleType:
+    """Write a dispatcher; return its module."""
+    assert run(database, space, *more) == 0
     return imported(space.parent / "out", "small")
 
 
 def test_no_more_are_written_than_wanted(database: Path, space: Path) -> None:
     for choice in ("tree", "auto"):
-        assert run(database, space, "--choice", choice, "--most", "1") == 0
-        assert len(written(space).PORTFOLIO) == 1
+        module = written(database, space, "--choice", choice, "--most", "1")
+        assert len(module.PORTFOLIO) == 1
 
 
 def test_spaces_may_name_the_devices_numbers(space: Path, database: Path, capsys: Capture) -> None:
     """What is illegal on one input is a candidate on the others."""
-    assert run(database, space) == 0
+    module = written(database, space)
     assert re.search(r"oracle +1\.000 .* 1\.00 ", capsys.readouterr().out)
-    module = written(space)
     assert [module.select(n=n)["BLOCK"] for n in (64, 8192)] == [16, 64]
     place = module.select_index(n=8192)
     assert module.launch_size(place, n=8192) == ((64,), (8,))
@@ -119,8 +120,7 @@ def test_no_configuration_is_chosen_that_the_device_cannot_launch(
 ) -> None:
     text = re.sub("launch: .*", f"launch: {launch}", SPACE)
     space = write_space(tmp_path, text)
-    assert run(fill(tmp_path / "r.db", load_spec(space)), space) == 0
-    module = written(space)
+    module = written(fill(tmp_path / "r.db", load_spec(space)), space)
     for n, may in legal.items():
         if may:
             assert module.select(n=n)["BLOCK"] in may
@@ -141,9 +141,8 @@ def test_where_choosing_gains_nothing_one_configuration_is_written(
     assert run(static, space, "--choice", "auto", "--require-choice") == 1
     assert "leave out --require-choice" in said(capsys)
     assert not (tmp_path / "out").exists()
-    assert run(static, space, "--choice", "auto") == 0
+    module = written(static, space, "--choice", "auto")
     assert "Slowdown" not in capsys.readouterr().out, "there is nothing to compare"
-    module = written(space)
     assert module.PORTFOLIO == ({"BLOCK": 16},)
     assert module.select(n=64) == module.select(n=2**40) == {"BLOCK": 16}
     assert module.PROVENANCE["choice"] == "one configuration for all, seed 0"
@@ -152,9 +151,9 @@ def test_where_choosing_gains_nothing_one_configuration_is_written(
 def test_a_choice_that_is_asked_for_is_written_though_it_gains_nothing(
     space: Path, static: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    assert run(static, space, "--choice", "ensemble") == 0
+    module = written(static, space, "--choice", "ensemble")
     assert "(ensemble) is no faster" in capsys.readouterr().out
-    assert "not significantly faster" in written(space).PROVENANCE["choice"]
+    assert "not significantly faster" in module.PROVENANCE["choice"]
     head = (tmp_path / "out" / "small.h").read_text().split("*/")[0]
     assert "is no faster" in " ".join(head.split())
 
@@ -172,8 +171,7 @@ def test_what_failed_on_an_input_is_not_used_on_every_input(
     database = fill(tmp_path / "r.db", load_spec(space), times=wrong_once)
     (results,) = harness.open_results(database)
     assert results.findings.single.config == Config({"BLOCK": 16})
-    assert run(database, space) == 0
-    assert written(space).select(n=128) == {"BLOCK": 64}
+    assert written(database, space).select(n=128) == {"BLOCK": 64}
     assert "on 1 input, such as n=128." in said(capsys)
 
 
@@ -183,8 +181,8 @@ def test_where_constraints_rule_the_single_configuration_out_the_default_stands_
 ) -> None:
     spec = load_spec(space)
     large = dataclasses.replace(spec, inputs=spec.inputs[-count:])
-    assert run(fill(tmp_path / "r.db", large), space, "--choice", choice) == 0
-    assert [written(space).select(n=n)["BLOCK"] for n in (8192, 16)] == [64, 16]
+    module = written(fill(tmp_path / "r.db", large), space, "--choice", choice)
+    assert [module.select(n=n)["BLOCK"] for n in (8192, 16)] == [64, 16]
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -192,17 +190,15 @@ def test_few_inputs_are_answered(space: Path, tmp_path: Path, capsys: Capture, c
     spec = load_spec(space)
     few = dataclasses.replace(spec, inputs=spec.inputs[-count:])
     database = fill(tmp_path / "r.db", few)
-    assert run(database, space, "--choice", "auto") == 0
-    assert written(space).select(n=8192) == {"BLOCK": 64}
+    assert written(database, space, "--choice", "auto").select(n=8192) == {"BLOCK": 64}
     assert run(database, space) == 2, "a tree cannot be learnt"
     assert "learnt from 4 inputs" in said(capsys)
 
 
 def test_gadapts_model_is_judged_and_written(space: Path, database: Path, capsys: Capture) -> None:
     assert [learner.name for learner in learners(["gadapt"])].count("gadapt") == 1
-    assert run(database, space, "--choice", "gadapt") == 0
+    module = written(database, space, "--choice", "gadapt")
     assert "(gadapt) is faster" in capsys.readouterr().out
-    module = written(space)
     assert [module.select(n=n)["BLOCK"] for n in (64, 8192)] == [16, 64]
     assert module.PROVENANCE["choice"].startswith("gadapt, seed 0")
     assert module.DATA["choice"]["worth_a_try"] is None, "its costs are no times to try by"
@@ -239,17 +235,16 @@ def test_a_missing_space_is_named_as_tuned(
 def test_an_edited_space_has_the_last_word(space: Path, database: Path, capsys: Capture) -> None:
     text = space.read_text()
     space.write_text(text.replace("constraints: [", "constraints: [BLOCK < 64 or n != 4096, "))
-    assert run(database, space) == 0
+    module = written(database, space)
     printed = said(capsys)
     assert "1 of 23 measurements" in printed
     assert "space: 1 that its constraints" in printed
-    assert [written(space).select(n=n)["BLOCK"] for n in (4096, 8192)] == [16, 64]
+    assert [module.select(n=n)["BLOCK"] for n in (4096, 8192)] == [16, 64]
     space.write_text(text.replace("[16, 64]", "[16, 32]"))
-    assert run(database, space, "--choice", "auto") == 0
+    assert written(database, space, "--choice", "auto").PORTFOLIO == ({"BLOCK": 16},)
     printed = said(capsys)
     assert "11 of 23 measurements" in printed
     assert "(BLOCK=64)" in printed
-    assert written(space).PORTFOLIO == ({"BLOCK": 16},)
 
 
 def test_results_of_others_are_named(space: Path, database: Path, capsys: Capture) -> None:
@@ -267,8 +262,7 @@ def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
     assert "kernel.cl changed" in capsys.readouterr().err
     for driver in ("1.0", "2.0"):
         fill(static, load_spec(space), dataclasses.replace(DEVICE, driver=driver), always_16)
-    assert run(static, space, "--choice", "auto") == 0
-    assert written(space).PROVENANCE["driver"] == "2.0"
+    assert written(static, space, "--choice", "auto").PROVENANCE["driver"] == "2.0"
     printed = capsys.readouterr().out.splitlines()[0]
     assert printed.count("driver 2.0") == 1
     assert printed.count("driver 1.0") == 2
@@ -291,8 +285,7 @@ def test_one_of_two_devices_is_chosen_by_name(
     assert run(database, space) == 2
     (key,) = change
     assert f"{key}: " in capsys.readouterr().err
-    assert run(database, space, "--choice", "auto", "--device", name) == 0
-    assert written(space).PROVENANCE[key] == name
+    assert written(database, space, "--choice", "auto", "--device", name).PROVENANCE[key] == name
     assert run(database, space, "--device", "none") == 2
     assert f"`none`; there are {names}" in capsys.readouterr().err
 

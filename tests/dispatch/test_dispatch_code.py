@@ -26,7 +26,6 @@ from harness.dispatch.package import files_of
 from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.space_file import LaunchPlan
 from tests.helpers.dispatch_examples import (
-    COLUMNS,
     GUARDS,
     PROVENANCE,
     SHAPES,
@@ -274,17 +273,6 @@ def test_bytes_and_percentages_of_a_launch_are_computed_in_all_code(
 def test_feature_of_numbers_and_words_is_refused() -> None:
     with pytest.raises(UsageError, match="m is a number"):
         features_of(mvmul_program(), ("m",), ({"m": 1}, {"m": "one"}))
-
-
-def test_code_says_what_a_person_would_of_powers_of_two_and_words() -> None:
-    words, twos = COLUMNS[5], COLUMNS[7]
-    leaf = Leaf((0.0, 1.0, 2.0))
-    tree = Split(0, 0.0, Split(1, 4.0, leaf, Leaf((1.0, 0.0, 2.0))), leaf)
-    choice = Choice.of_trees([tree], predicts_times=False)
-    program = dataclasses.replace(mvmul_program(), columns=(words, twos), choice=choice)
-    header = c_header(dispatcher_of(program, "said"))
-    assert "if (!(t == SAID_T_IS_HALF)) {\n" in header
-    assert "/* m is not divisible by 8 */" in header
 
 
 def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice() -> None:

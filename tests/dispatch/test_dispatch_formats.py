@@ -17,7 +17,7 @@ from harness.core.records import Config, Value
 from harness.dispatch.c_code import c_header
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.dispatcher import Dispatcher
-from harness.models.columns import Column, ColumnKind, LinearTerm, TunedRange
+from harness.models.columns import Column, ColumnKind, LinearTerm
 from tests.helpers.dispatch_examples import (
     SHAPES,
     applying,
@@ -76,7 +76,7 @@ class Case:
     name: str
     values: Features
     selected: int | None
-    listed: list[int] | None
+    listed: list[int] | None = None
 
 
 @cache
@@ -125,7 +125,7 @@ class FormatContract:
         terms = (LinearTerm("m", -0.1), LinearTerm("m", 0.7, is_log=True))
         column = Column(ColumnKind.LINEAR, ("m",), constant=0.3, terms=terms)
         configs = (Config({"A": 1}), Config({"A": 2}))
-        made, inputs = {}, {}
+        made, cases = {}, []
         for m in (3, 7, 1000, 4321):
             values: Features = {"m": m, "n": 9, "s": 0.5, "t": "half"}
             number = column_number(column, values)
@@ -133,14 +133,13 @@ class FormatContract:
             for side, threshold in enumerate((number, math.nextafter(number, -math.inf))):
                 split = Split(0, threshold, Leaf((0.0, 1.0)), Leaf((1.0, 0.0)))
                 tree = Choice.of_trees([split], predicts_times=False)
-                tuned = (TunedRange("m", 2, 4500),)
                 name = f"at_{m}_{side}"
-                program = DispatchProgram((column,), tuned, configs, tree, ((), ()))
+                program = DispatchProgram((column,), (), configs, tree, ((), ()))
                 made[name] = dispatcher_of(program, name)
-                inputs[name] = values, side
-        for name, choice in write(made, tmp_path).items():
-            values, side = inputs[name]
-            assert choice.select(values) == side, name
+                cases.append(Case(name, values, side))
+        choices = write(made, tmp_path)
+        for case in cases:
+            assert choices[case.name].select(case.values) == case.selected, case
 
     def test_a_number_without_a_value_is_none(self, write: Write, tmp_path: Path) -> None:
         count = len(UNDEFINED)

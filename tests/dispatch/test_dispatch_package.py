@@ -30,7 +30,7 @@ from harness.dispatch.package import (
     python_kernels,
     write_dispatcher,
 )
-from harness.models.columns import Column, ColumnKind, TunedRange
+from harness.models.columns import Column, ColumnKind
 from harness.space_file import Spec, load_spec
 from tests.helpers.dispatch_examples import (
     CUDA,
@@ -358,16 +358,10 @@ def test_callable_is_built_once_for_each_input_and_chosen_by_it(tmp_path: Path) 
     (tmp_path / "k.py").write_text(CALLABLE)
     (tmp_path / "k.yaml").write_text(IN_PYTHON)
     spec = load_spec(tmp_path / "k.yaml")
-    small = Split(0, 96.5, Leaf((0.0, 1.0), 4), Leaf((1.0, 0.0), 5))
-    program = DispatchProgram(
-        columns=(Column(ColumnKind.RAW, ("n",)),),
-        tuned=(TunedRange("n", 16, 65536),),
-        portfolio=(Config({"TILE": 1}), Config({"TILE": 2})),
-        choice=Choice.of_trees([small], False),
-        guards=((), ()),
-    )
-    environment = replace(CUDA, backend="python")
-    where = replace(PROVENANCE, environment=environment)
+    small = Choice.of_trees([Split(0, 96.5, Leaf((0.0, 1.0)), Leaf((1.0, 0.0)))], False)
+    configs = (Config({"TILE": 1}), Config({"TILE": 2}))
+    program = DispatchProgram((Column(ColumnKind.RAW, ("n",)),), (), configs, small, ((), ()))
+    where = replace(PROVENANCE, environment=replace(CUDA, backend="python"))
     kernels = python_kernels(spec, program)
     write_dispatcher(tmp_path / "out", dispatcher_of(program, spec, where, kernels))
     assert not (tmp_path / "out" / "k.h").exists(), "C cannot call it"

@@ -145,12 +145,6 @@ def single(in_finals: dict[Config, float], other_s: float) -> Single:
     return single_of(matrix, reports, finals, DEFAULT)
 
 
-def test_what_the_finals_timed_on_every_input_is_advised_with_its_speed_up() -> None:
-    advised = single({DEFAULT: 2.0, CHOSEN: 1.0}, other_s=0.9)
-    assert (advised.config, advised.inputs) == (CHOSEN, 4)
-    assert advised.speedup.value == pytest.approx(2.0)
-
-
 def test_without_finals_the_candidates_rounds_choose() -> None:
     for in_finals, other_s, config in (
         ({}, 0.9, OTHER),

@@ -323,12 +323,17 @@ def write_for_opencl(folder: Path, spec: Spec, program: DispatchProgram) -> None
     write_dispatcher(folder, dispatcher_for(program, spec, where, kernels, limits))
 
 
+_CUBINS: dict[tuple[Path, tuple[Config, ...]], tuple[KernelFile, ...]] = {}
+
+
 def write_for_cuda(folder: Path, spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...]:
     """Write a dispatcher for the stand-in GPU; return its kernels."""
-    kernels = cuda_kernels(spec, program, Nvrtc("sm_90").compile)
+    key = spec.path, program.portfolio
+    if key not in _CUBINS:
+        _CUBINS[key] = cuda_kernels(spec, program, Nvrtc("sm_90").compile)
     where = replace(PROVENANCE, environment=CUDA)
-    write_dispatcher(folder, dispatcher_for(program, spec, where, kernels))
-    return kernels
+    write_dispatcher(folder, dispatcher_for(program, spec, where, _CUBINS[key]))
+    return _CUBINS[key]
 
 
 @contextmanager

@@ -77,13 +77,6 @@ def test_what_the_clocks_may_hide_is_noise() -> None:
         assert within_noise(coarse, 0, np.array([1])).tolist() == [is_noise]
 
 
-def test_noise_is_judged_at_95_percent_and_no_samples_are_near_nothing() -> None:
-    found = SampleStatistics.of(ragged([[1.0, 1.1, 1.2], [1.15, 1.25, 1.35], [1.6, 1.7, 1.8], []]))
-    others = np.arange(4)
-    assert within_noise(found, 0, others).tolist() == [True, True, False, False]
-    assert within_noise(found, 0, others, confidence=0.7).tolist() == [True, False, False, False]
-
-
 def test_pairs_are_compared_like_each_pair_alone() -> None:
     found = SampleStatistics.of(ragged(ROWS))
     own, others = np.divmod(np.arange(len(ROWS) ** 2), len(ROWS))
