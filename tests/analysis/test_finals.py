@@ -27,7 +27,6 @@ SEARCH_S = {16: 3.0, 32: 1.0, 64: 1.001, 128: 1.9, 256: 2.1}
 WITH_BASELINES = SPACE.replace("64]", "64, 128, 256]") + (
     "baselines: {near: {BLOCK: 128}, slow: {BLOCK: 256}}\n"
 )
-FOUR_INPUTS = SPACE.replace("[{n: 8}]", "[{n: 8}, {n: 16}, {n: 32}, {n: 64}]")
 NAMED = "baselines: {named: {BLOCK: 64}}\n"
 
 

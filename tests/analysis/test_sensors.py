@@ -151,7 +151,10 @@ def test_without_sensors_nothing_is_said(tmp_path: Path, monkeypatch: pytest.Mon
 
 def observing(folder: Path, *observed: dict[str, float]) -> Results:
     """A campaign of a measurement for each of these observations."""
-    tests = [dataclasses.replace(make_ok(n), observed=each) for n, each in enumerate(observed, 1)]
+    tests = []
+    for number, each in enumerate(observed, start=1):
+        config = Config({"THRD": 1024, "LU": number, "X_CACHE": 0})
+        tests.append(dataclasses.replace(make_ok(number), config=config, observed=each))
     write(folder / "r.db", *tests)
     return the_one(read_results([str(folder / "r.db")]))
 

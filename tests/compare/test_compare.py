@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
+import uuid
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +15,13 @@ import pytest
 import yaml
 
 from harness.compare.reading import read_kernel_results
+from harness.results import FINAL
 from tests.helpers.commands import compare as main
 from tests.helpers.commands import tune
-from tests.helpers.compared import ENVIRONMENT, SPACE, run, tuned
+from tests.helpers.compared import ENVIRONMENT, SPACE, Device, run, tuned
 from tests.helpers.pages import ROOT
 from tests.helpers.replays import make_spec
-from tests.helpers.results_examples import tamper
+from tests.helpers.results_examples import begin_search, make_plan, opened, tamper
 
 Capture = pytest.CaptureFixture[str]
 
@@ -212,10 +214,18 @@ def test_environments_that_base_lacks_are_left_out_beside_one(base: str, tmp_pat
 
 @pytest.mark.parametrize(("backend", "occasions"), [("replay", 1), ("opencl", 2)])
 def test_replayed_samples_are_one_occasion(tmp_path: Path, backend: str, occasions: int) -> None:
+    spec = make_spec(tmp_path, SPACE)
     environment = dataclasses.replace(ENVIRONMENT, backend=backend)
-    (results,) = read_kernel_results(tuned(tmp_path, "r.db", 1, environment=environment))
-    for measured in results.inputs.values():
-        assert [len(group) for group in measured.groups] == [occasions] * 2
+    plan = make_plan(spec.inputs[0], spec=spec, environment=environment)
+    default = Device(0, {}).measure(plan.problem, 64)
+    with opened(tmp_path / "r.db") as store:
+        search = begin_search(store, plan)
+        search.test(default)
+        store.add_measurements(search.run_id, plan, FINAL, [default], group=uuid.uuid4().hex)
+        store.commit()
+    (results,) = read_kernel_results(str(tmp_path / "r.db"))
+    (of_default,) = results.inputs[plan.problem].groups
+    assert len(of_default) == occasions
 
 
 def test_a_default_that_is_the_best_is_one_row_that_says_so(tmp_path: Path) -> None:

@@ -58,13 +58,12 @@ def test_planted_rules_are_found() -> None:
 
 
 def test_leaves_reach_legal_values_that_no_known_input_had() -> None:
-    known = inputs()
-    known = known[known["n"] != 2048]
-    unseen = pd.DataFrame({"m": [64, 4096], "n": [2048, 2048]})
-    model = gadapt.fit(known, best_of(known), {"LU": range(1, 9)})
+    measured = inputs().query("n != 2048")
+    unseen = pd.DataFrame({"m": [64, 4096], "n": 2048})
+    model = gadapt.fit(measured, best_of(measured), {"LU": range(1, 9)})
     assert model.predict(unseen)["LU"].tolist() == [4, 4]
     # Without it, the nearest of those that were best.
-    assert set(gadapt.fit(known, best_of(known)).predict(unseen)["LU"]) <= {3, 5}
+    assert set(gadapt.fit(measured, best_of(measured)).predict(unseen)["LU"]) <= {3, 5}
 
 
 def test_predicted_values_are_legal_far_outside_of_what_was_learnt() -> None:
@@ -103,13 +102,13 @@ def test_tables_that_do_not_fit_are_refused() -> None:
 def test_nearest_candidate_is_taken_of_those_that_apply() -> None:
     candidates = pd.DataFrame({"BLOCK": [64, 256, 1024], "IMPL": ["a", "a", "b"]})
     predicted = pd.DataFrame({"BLOCK": [256, 512, 64], "IMPL": ["a", "b", "a"]})
-    indices, exact = gadapt.nearest(predicted, candidates)
-    assert indices.tolist() == [1, 2, 0]
-    assert exact.tolist() == [True, False, True]
-    applies = np.array([[True, False, False], [True, True, False], [False, False, True]])
-    indices, exact = gadapt.nearest(predicted, candidates, applies)
-    assert indices.tolist() == [0, 1, 2]
-    assert not exact.any()
+    some = np.array([[True, False, False], [True, True, False], [False, False, True]])
+    for applies, nearest, is_exact in (
+        (None, [1, 2, 0], [True, False, True]),
+        (some, [0, 1, 2], [False] * 3),
+    ):
+        indices, exact = gadapt.nearest(predicted, candidates, applies)
+        assert (indices.tolist(), exact.tolist()) == (nearest, is_exact)
 
 
 # ------------------------------------------------------------------------------- judging
