@@ -16,12 +16,13 @@ GIVEN = Input({"m": 64, "n": 64})
 A, B, C, D = (Config({"BLOCK": size}) for size in (16, 64, 256, 1024))
 
 
-def ok(
-    config: Config, time_s: float, spread: float = 0.01, interleaved: bool = False
-) -> Measurement:
-    samples = tuple(time_s * (1 + spread * step) for step in (-1, -0.5, 0, 0.5, 1))
-    stopped = StopReason.INTERLEAVED if interleaved else StopReason.REPEATS
-    return Measurement(config, GIVEN, Outcome.OK, Timing(samples, stopped))
+def ok(config: Config, time_s: float, stopped: StopReason = StopReason.REPEATS) -> Measurement:
+    samples_s = tuple(time_s * factor for factor in (0.99, 0.995, 1, 1.005, 1.01))
+    return Measurement(config, GIVEN, Outcome.OK, Timing(samples_s, stopped))
+
+
+def in_turn(config: Config, time_s: float) -> Measurement:
+    return ok(config, time_s, StopReason.INTERLEAVED)
 
 
 def shared(config: Config, origin: Measurement) -> Measurement:
@@ -42,21 +43,15 @@ def by_config(*measurements: Measurement) -> dict[Config, Measurement]:
 
 def test_outcomes_are_counted() -> None:
     measured = by_config(ok(A, 1.0), ok(B, 2.0), failed(C), failed(D, Outcome.CRASHED))
-    report = report_input(GIVEN, measured, [], A, legal=9)
-    assert report.outcomes == {Outcome.OK: 2, Outcome.TIMEOUT: 1, Outcome.CRASHED: 1}
-    assert report.measured == 4
-    assert not report.is_exhausted
-    assert report_input(GIVEN, measured, [], A, legal=4).is_exhausted
-    assert not report_input(GIVEN, measured, [], A, legal=None).is_exhausted
+    for legal, is_exhausted in ((9, False), (4, True), (None, False)):
+        report = report_input(GIVEN, measured, [], A, legal)
+        assert report.outcomes == {Outcome.OK: 2, Outcome.TIMEOUT: 1, Outcome.CRASHED: 1}
+        assert (report.measured, report.is_exhausted) == (4, is_exhausted)
 
 
 def test_the_best_and_the_baseline_are_those_measured_interleaved() -> None:
     measured = by_config(ok(A, 0.9), ok(B, 1.0), ok(C, 4.0))
-    finals = [
-        ok(B, 1.1, interleaved=True),
-        ok(A, 1.2, interleaved=True),
-        ok(C, 4.4, interleaved=True),
-    ]
+    finals = [in_turn(B, 1.1), in_turn(A, 1.2), in_turn(C, 4.4)]
     report = report_input(GIVEN, measured, finals, C, legal=None)
     assert report.best is finals[0]
     assert report.baseline is finals[2]
@@ -66,17 +61,17 @@ def test_the_best_and_the_baseline_are_those_measured_interleaved() -> None:
 
 def test_disturbed_rounds_of_the_default_are_no_speed_up() -> None:
     quiet, disturbed = (1.01, 1.03) * 10, (1.0, 1.02, 20.0) * 6 + (1.0, 1.02)
-    finals = [
-        Measurement(config, GIVEN, Outcome.OK, Timing(samples_s, StopReason.INTERLEAVED))
-        for config, samples_s in ((A, quiet), (C, disturbed))
-    ]
     for stretch, is_faster in ((1, False), (1.2, True)):
-        slower = tuple(stretch * sample_s for sample_s in disturbed)
-        finals[1] = dataclasses.replace(finals[1], timing=Timing(slower, StopReason.INTERLEAVED))
-        report = report_input(GIVEN, by_config(*finals), finals, C, legal=None)
-        assert report.speedup
-        assert report.speedup.is_clear
-        assert report.speedup.is_faster == is_faster, "the median round is slower too"
+        slower = [stretch * sample_s for sample_s in disturbed]
+        finals = [sampled(A, *quiet), sampled(C, *slower)]
+        speedup = report_input(GIVEN, by_config(*finals), finals, C, legal=None).speedup
+        assert speedup.is_clear
+        assert speedup.is_faster == is_faster, "the median round is slower too"
+
+
+def sampled(config: Config, *samples_s: float) -> Measurement:
+    timing = Timing(samples_s, StopReason.INTERLEAVED)
+    return Measurement(config, GIVEN, Outcome.OK, timing)
 
 
 def test_the_last_of_two_finals_counts() -> None:
@@ -85,29 +80,27 @@ def test_the_last_of_two_finals_counts() -> None:
     assert report.best is finals[1]
 
 
-@pytest.mark.parametrize(
-    "finals", [[], [ok(A, 1.0)], [failed(C), ok(A, 1.0)], [failed(C), failed(A)]]
-)
-def test_a_speed_up_needs_the_best_and_the_baseline(finals: list[Measurement]) -> None:
-    report = report_input(GIVEN, by_config(ok(A, 1.0), ok(C, 2.0)), finals, C, legal=None)
-    assert report.speedup is None
-    # Where nothing was measured again, the search's best is reported, and marked.
-    working = [measured for measured in finals if measured.timing]
-    searched = not working
-    assert report.best == (ok(A, 1.0) if searched else working[0])
-    assert bool(report.note) is searched
+def test_a_speed_up_needs_the_best_and_the_baseline() -> None:
+    for finals in ([], [ok(A, 1.0)], [failed(C), ok(A, 1.0)], [failed(C), failed(A)]):
+        report = report_input(GIVEN, by_config(ok(A, 1.0), ok(C, 2.0)), finals, C, legal=None)
+        assert report.speedup is None
+        # Where nothing was measured again, the search's best is reported, and marked.
+        working = [measured for measured in finals if measured.timing]
+        searched = not working
+        assert report.best == (ok(A, 1.0) if searched else working[0])
+        assert bool(report.note) is searched
 
 
 def test_ties_are_those_that_the_search_could_not_tell_from_the_best() -> None:
     measured = by_config(ok(A, 1.0), ok(B, 1.001), ok(C, 1.002), ok(D, 1.5), failed(Config({})))
-    report = report_input(GIVEN, measured, [ok(A, 1.0, interleaved=True)], D, legal=None)
+    report = report_input(GIVEN, measured, [in_turn(A, 1.0)], D, legal=None)
     assert report.within_noise == 2
 
 
 def test_a_tie_of_equal_machine_code_counts_once_and_the_best_is_no_tie_of_its_own() -> None:
     one, other = ok(A, 1.0), ok(C, 1.001)
     measured = by_config(one, shared(B, one), other, shared(D, other))
-    report = report_input(GIVEN, measured, [ok(B, 1.0, interleaved=True)], D, legal=None)
+    report = report_input(GIVEN, measured, [in_turn(B, 1.0)], D, legal=None)
     assert (report.within_noise, report.measured, report.shared) == (1, 4, 2)
 
 
@@ -126,7 +119,7 @@ def test_the_fastest_has_the_least_median_and_worked() -> None:
 def test_a_baseline_that_failed_is_kept_with_how_it_failed_last() -> None:
     measured = by_config(ok(A, 1.0), ok(C, 2.0), failed(D, Outcome.BUILD_FAILED))
     wrong = failed(C, Outcome.WRONG_RESULT)
-    finals = [ok(A, 1.0, interleaved=True), wrong]
+    finals = [in_turn(A, 1.0), wrong]
     named = {"-O1": A, "-O2": D, "-O3": B}
     report = report_input(GIVEN, measured, finals, C, legal=None, baselines=named)
     assert report.failed_baselines == {"default": wrong, "-O2": measured[D]}
@@ -193,9 +186,7 @@ def test_there_are_no_more_finalists_than_what_worked() -> None:
 
 def test_best_in_turn_is_never_slower_than_the_default() -> None:
     """The medians say otherwise than the mean ratio, which is what a speed-up is."""
-    steady = Timing((2.0, 2.0, 2.0, 2.0), StopReason.INTERLEAVED)
-    unsteady = Timing((1.9, 1.9, 1.9, 9.0), StopReason.INTERLEAVED)
-    finals = [Measurement(c, GIVEN, Outcome.OK, t) for c, t in ((A, steady), (B, unsteady))]
+    finals = [sampled(A, 2.0, 2.0, 2.0, 2.0), sampled(B, 1.9, 1.9, 1.9, 9.0)]
     assert report_input(GIVEN, by_config(*finals), finals, A, 2).best is finals[0]
 
 
@@ -212,19 +203,15 @@ def test_of_equal_machine_code_the_one_with_the_fewest_changes_is_the_winner() -
     )
     assert finalists(list(measured.values()), default) == [winner, default]
     searched = report_input(GIVEN, measured, (), default, legal=None)
-    finals = [ok(both, 1.1, interleaved=True), ok(default, 9.9, interleaved=True)]
+    finals = [in_turn(both, 1.1), in_turn(default, 9.9)]
     judged = report_input(GIVEN, measured, finals, default, legal=None)
     for report in (searched, judged):
-        assert report.recommended is not None
         assert report.recommended.config == winner
         assert report.finalist in (both, winner)
-    assert judged.best is not None
     assert (judged.best.timing, judged.best.shared_with) == (finals[0].timing, both.digest)
-    assert judged.speedup is not None
     assert judged.speedup.is_faster
     del measured[winner]
     of_flags = report_input(GIVEN, measured, finals, default, legal=None)
-    assert of_flags.best is not None
     assert of_flags.best.config == flagged, "G alone comes before F alone: F is at its default"
 
 
@@ -232,10 +219,7 @@ def test_a_configuration_of_equal_code_may_win_only_with_the_values_of_all_input
     default, winner, shorter = (Config({"A": a, "B": b}) for a, b in ((0, 0), (1, 1), (0, 1)))
     first = ok(winner, 1.0)
     measured = by_config(ok(default, 9.0), first, shared(shorter, first))
-    finals = [ok(winner, 1.0, interleaved=True), ok(default, 9.0, interleaved=True)]
-    same = [Expression("A == 1")]
-    best = report_input(GIVEN, measured, finals, default, None, same=same).best
-    assert best is finals[0]
-    best = report_input(GIVEN, measured, finals, default, None).best
-    assert best is not None
-    assert best.config == shorter
+    finals = [in_turn(winner, 1.0), in_turn(default, 9.0)]
+    for same, best in (([Expression("A == 1")], winner), ([], shorter)):
+        report = report_input(GIVEN, measured, finals, default, None, same=same)
+        assert report.best.config == best

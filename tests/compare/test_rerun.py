@@ -26,7 +26,6 @@ from harness.core.records import (
 )
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import split_rounds
-from harness.results.view import read_results
 from harness.space import Space
 from tests.helpers.commands import analyse
 from tests.helpers.commands import compare as main
@@ -36,6 +35,7 @@ from tests.helpers.results_examples import query
 
 Capture = pytest.CaptureFixture[str]
 
+SLOWER = dict.fromkeys((8, 16, 32, 64), 1.05)
 TIMES_S = {16: 1e-3, 64: 2e-3}
 """Of the best block, and of the default."""
 
@@ -89,15 +89,14 @@ class Side:
         if self._fails:
             return [Measurement(c, problem, Outcome.CRASHED, message="gone") for c in configs]
         offsets = [self._machine.loaded() for _ in configs]
-        rows = [
-            [self._machine.run(self._slower * offset * TIMES_S[int(str(config["BLOCK"]))])
-             for config, offset in zip(configs, offsets, strict=True)]
-            for _ in range(rounds)
-        ]  # fmt: skip
-        return [
-            Measurement(c, problem, Outcome.OK, Timing(samples, StopReason.INTERLEAVED))
-            for c, samples in zip(configs, zip(*rows, strict=True), strict=True)
-        ]
+        times_s = [self._slower * offset * TIMES_S[config["BLOCK"]]
+                   for config, offset in zip(configs, offsets, strict=True)]  # fmt: skip
+        rows = [list(map(self._machine.run, times_s)) for _ in range(rounds)]
+        measured = []
+        for config, samples_s in zip(configs, zip(*rows, strict=True), strict=True):
+            timing = Timing(samples_s, StopReason.INTERLEAVED)
+            measured.append(Measurement(config, problem, Outcome.OK, timing))
+        return measured
 
     def close(self) -> None:
         self.closed = True
@@ -110,17 +109,12 @@ Open = Callable[..., None]
 def opens(monkeypatch: pytest.MonkeyPatch) -> Open:
     """Open these measurers for BASE and CANDIDATE, in this order."""
 
-    def use(*sides: Side) -> None:
-        left = iter(sides)
-        first: list[Side] = []
-
+    def use(base: Side, candidate: Side) -> None:
         def open_measurer(
             spec: Any, requested: str, beside: Side | None, devices: list[str]
         ) -> tuple[Side, str]:
-            assert [beside] == (first or [None]), "the second side runs in the process of the first"
-            side = next(left)
-            first.append(side)
-            return side, "why"
+            """The second side runs in the process of the first."""
+            return {None: base, base: candidate}[beside], "why"
 
         monkeypatch.setattr("harness.commands.compare.open_measurer", open_measurer)
         monkeypatch.setattr("harness.compare.rerun.fitted_to", lambda spec, measurer: spec)
@@ -133,7 +127,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A space, and two databases of it: in candidate.db all is 5 % slower, from the machine."""
     folder = tmp_path_factory.mktemp("rerun")
     tuned(folder, "base.db", seed=1)
-    tuned(folder, "candidate.db", seed=2, slower=dict.fromkeys((8, 16, 32, 64), 1.05))
+    tuned(folder, "candidate.db", seed=2, slower=SLOWER)
     return folder
 
 
@@ -156,8 +150,7 @@ def verdicts(data: Any) -> set[str]:
 def test_a_burden_that_begins_during_the_candidate_is_no_regression_of_a_rerun(
     folder: Path, tmp_path: Path, opens: Open
 ) -> None:
-    slower = dict.fromkeys((8, 16, 32, 64), 1.05)
-    edited = tuned(tmp_path, "edited.db", seed=2, slower=slower, function="edited")
+    edited = tuned(tmp_path, "edited.db", seed=2, slower=SLOWER, function="edited")
     assert main([str(folder / "base.db"), edited]) == 1
     for begins_s in (0.1, 0.4):
         both(opens, Machine(begins_s, burden=1.3))
@@ -174,9 +167,10 @@ def test_a_kernel_that_became_slower_is_found_beside_a_burden(
     opens(*sides)
     status, data = rerun(folder, tmp_path)
     assert (status, verdicts(data)) == (1, {"slower"})
-    assert all(row["low"] < 1.05 < row["high"] for row in data["comparisons"])
-    assert all(row["base"]["samples"] == 10 * 4 for row in data["comparisons"])
-    assert "both sides were measured now, in 10 occasions of 4 rounds" in capsys.readouterr().err
+    for row in data["comparisons"]:
+        assert row["low"] < 1.05 < row["high"]
+        assert row["base"]["samples"] == 10 * 4
+    assert "10 occasions of 4 rounds" in capsys.readouterr().err
     assert all(side.closed for side in sides)
 
 
@@ -195,25 +189,23 @@ def test_each_side_measures_in_random_order(folder: Path, tmp_path: Path, opens:
     rerun(folder, tmp_path, "--occasions", "6")
     for side in sides:
         assert [given["n"] for given, _ in side.asked] == sorted([8, 16, 32, 64] * 6)
-        orders = {tuple(c["BLOCK"] for c in configs) for _, configs in side.asked}
-        assert orders == {(16, 64), (64, 16)}
+        assert {configs[0]["BLOCK"] for _, configs in side.asked} == {16, 64}
 
 
 def test_a_rerun_changes_neither_database(folder: Path, tmp_path: Path, opens: Open) -> None:
-    before = [(folder / name).read_bytes() for name in ("base.db", "candidate.db")]
+    compared = [folder / "base.db", folder / "candidate.db"]
+    before = [database.read_bytes() for database in compared]
     both(opens, Machine())
     rerun(folder, tmp_path, "--occasions", "3")
-    assert [(folder / name).read_bytes() for name in ("base.db", "candidate.db")] == before
+    assert [database.read_bytes() for database in compared] == before
     stored = tmp_path / "rerun.db"
     sql = "SELECT count(*), count(DISTINCT tuning_run_id) FROM measurements JOIN result USING (id)"
     shares = query(stored, f"{sql} GROUP BY group_uuid")
     assert shares == [(4, 2)] * 12, "both sides of an occasion share its turn"
     labels = "SELECT DISTINCT name, technique, state FROM runs JOIN tuning_run USING (id)"
     assert query(stored, labels) == [
-        ("rerun of BASE", "rerun", "COMPLETE"),
-        ("rerun of CANDIDATE", "rerun", "COMPLETE"),
+        (f"rerun of {side}", "rerun", "COMPLETE") for side in ("BASE", "CANDIDATE")
     ]
-    assert len(read_results([str(stored)])) > 0
 
 
 def test_an_interrupted_rerun_ends_its_runs(folder: Path, tmp_path: Path, opens: Open) -> None:
@@ -231,17 +223,14 @@ def test_analyse_says_what_the_database_of_a_rerun_holds(
     rerun(folder, tmp_path, "--occasions", "3")
     capsys.readouterr()
     assert analyse([str(tmp_path / "rerun.db")]) == 0
-    printed = capsys.readouterr().out
-    assert ": `harness compare --rerun` measured it, and searched nothing\n" in printed
+    assert "`harness compare --rerun`" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["base.db", "candidate.db"])
-def test_a_rerun_is_never_stored_in_a_compared_database(
-    folder: Path, tmp_path: Path, capsys: Capture, name: str
-) -> None:
-    status, data = rerun(folder, tmp_path, "--rerun-database", str(folder / "." / name))
-    assert status == 2
-    assert f"{name}, which is compared; name another file" in data["error"]
+def test_a_rerun_is_never_stored_in_a_compared_database(folder: Path, tmp_path: Path) -> None:
+    for name in ("base.db", "candidate.db"):
+        status, data = rerun(folder, tmp_path, "--rerun-database", str(folder / name))
+        assert status == 2
+        assert name in data["error"]
 
 
 def test_sources_that_are_not_at_hand_are_named(folder: Path, tmp_path: Path, opens: Open) -> None:
@@ -249,8 +238,6 @@ def test_sources_that_are_not_at_hand_are_named(folder: Path, tmp_path: Path, op
     tuned(tmp_path, "candidate.db", seed=3, space=f"{SPACE}verify: {{rtol: 0.01}}\n")
     status, data = rerun(tmp_path, tmp_path)
     assert status == 2
-    assert "a database keeps no sources" in data["error"]
-    assert "git worktree add ../base" in data["error"]
     assert "--base-space" in data["error"]
     both(opens, Machine(), slower=1.1)
     old = str(folder / "space.yaml")
@@ -262,16 +249,17 @@ def test_sources_that_are_not_at_hand_are_named(folder: Path, tmp_path: Path, op
 
 
 def test_a_database_by_url_is_told_from_those_compared() -> None:
-    check_rerun_database("postgresql://host/new", ["postgresql://host/old", "old.db"])
-    check_rerun_database("new.db", ["postgresql://host/old", "old.db"])
+    compared = ["postgresql://host/old", "old.db"]
+    for place in ("postgresql://host/new", "new.db"):
+        check_rerun_database(place, compared)
     for place in ("postgresql://host/old", "./old.db", "old.db"):
         with pytest.raises(UsageError, match="which is compared"):
-            check_rerun_database(place, ["postgresql://host/old", "old.db"])
+            check_rerun_database(place, compared)
 
 
 def test_two_spaces_of_one_name_are_refused(folder: Path) -> None:
     database, space = str(folder / "base.db"), folder / "space.yaml"
-    with pytest.raises(UsageError, match="are both named small; name one of them"):
+    with pytest.raises(UsageError, match="both named small"):
         plan_rerun(database, database, [space, space])
 
 
@@ -280,22 +268,18 @@ def test_without_named_spaces_those_of_the_kernels_are_taken(
 ) -> None:
     base, candidate = str(folder / "base.db"), str(folder / "candidate.db")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"small\.yaml not found; name the space of small"):
+    with pytest.raises(UsageError, match=r"small\.yaml not found"):
         plan_rerun(base, candidate, [])
     (tmp_path / "spaces").mkdir()
     space = make_spec(tmp_path / "spaces", SPACE).path
     space.rename(space.with_name("small.yaml"))
     ((old, new),) = plan_rerun(base, candidate, [], kernel="small")
-    assert (old.name, old.database, new.name, new.database) == (
-        "BASE",
-        base,
-        "CANDIDATE",
-        candidate,
-    )
+    assert (old.name, old.database) == ("BASE", base)
+    assert (new.name, new.database) == ("CANDIDATE", candidate)
     assert old.spec == new.spec
     assert old.of(ENVIRONMENT) is old.results[0]
     other = tuned(tmp_path, "other.db", seed=3, space=SPACE.replace("name: small", "name: other"))
-    with pytest.raises(UsageError, match="BASE holds small, and CANDIDATE other"):
+    with pytest.raises(UsageError, match="BASE holds small"):
         plan_rerun(base, other, [])
     assert plan_rerun(base, candidate, [space.with_name("small.yaml")], kernel="other") == []
 
@@ -304,20 +288,20 @@ def test_a_base_space_of_another_kernel_is_refused(folder: Path, tmp_path: Path)
     other = make_spec(tmp_path, SPACE.replace("name: small", "name: other")).path
     status, data = rerun(folder, tmp_path, "--base-space", str(other))
     assert status == 2
-    assert "other is no kernel of this rerun, which has small" in data["error"]
+    assert "other is no kernel" in data["error"]
     words = [str(folder / "base.db"), str(folder / "candidate.db"), "--base-space", str(other)]
-    assert main(words) == 2
+    assert main(words) == 2, "without --rerun"
 
 
 def test_a_candidate_that_fails_works_no_more(folder: Path, tmp_path: Path, opens: Open) -> None:
     for fails, note in (("crash", "crashed (may be chance): gone"), ("host", "kernel.py: no data")):
         machine = Machine()
-        sides = Side(machine), Side(machine, fails=fails)
-        opens(*sides)
-        status, data = rerun(folder, tmp_path)
+        candidate = Side(machine, fails=fails)
+        opens(Side(machine), candidate)
+        status, data = rerun(folder, tmp_path, "--occasions", "3")
         assert (status, verdicts(data)) == (1, {"works no more"})
-        assert {tuple(row["notes"]) for row in data["comparisons"]} == {(note,)}
-        assert len(sides[1].asked) == 4, "what failed is not tried again"
+        assert [row["notes"] for row in data["comparisons"]] == [[note]] * 8
+        assert len(candidate.asked) == 4, "what failed is not tried again"
 
 
 def test_a_base_that_is_not_measured_is_an_error(folder: Path, tmp_path: Path, opens: Open) -> None:
@@ -328,10 +312,8 @@ def test_a_base_that_is_not_measured_is_an_error(folder: Path, tmp_path: Path, o
 
 def test_a_winner_not_in_the_space_is_an_error(folder: Path, tmp_path: Path, opens: Open) -> None:
     make_spec(tmp_path, SPACE.replace("values: [16, 64]", "values: [32, 64]"))
-    shutil.copytree(folder, tmp_path / "dbs")
-    opens(Side(Machine()), Side(Machine()))
-    shutil.copy(tmp_path / "space.yaml", tmp_path / "dbs")
-    status, data = rerun(tmp_path / "dbs", tmp_path)
+    both(opens, Machine())
+    status, data = rerun(folder, tmp_path, space=str(tmp_path / "space.yaml"))
     assert status == 2
     assert "(BLOCK=16) of BASE is illegal on (n=8)" in data["error"]
 
@@ -341,7 +323,7 @@ def test_results_of_another_driver_are_measured_now_and_noted(tmp_path: Path, op
     tuned(tmp_path, "base.db", seed=1, environment=older)
     tuned(tmp_path, "candidate.db", seed=2)
     both(opens, Machine())
-    status, data = rerun(tmp_path, tmp_path)
+    status, data = rerun(tmp_path, tmp_path, "--occasions", "3")
     assert status == 0
-    assert any("BASE was tuned on" in note and "driver 0.9" in note for note in data["notes"])
+    assert any("driver 0.9" in note for note in data["notes"])
     assert data["notes"].count("other processes use this GPU") == 1

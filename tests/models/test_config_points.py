@@ -45,25 +45,22 @@ def test_a_logarithmic_scale_stands_by_its_logarithm() -> None:
     assert points[[0, 1, 7, 63], 0].tolist() == pytest.approx([0, 1 / 6, 1 / 2, 1])
 
 
-@pytest.mark.parametrize(
-    ("role", "values"),
-    [
+def test_words_are_all_equally_far_apart() -> None:
+    for role, values in (
         ("source", ("row", "column", "tiled", None)),
         ("flag", (None, "fast", "precise")),
         ("flag", (None, 3, 1)),  # in no order, so that they are words
         ("flag", (None, 1, True)),
-    ],
-)
-def test_words_are_all_equally_far_apart(role: str, values: tuple[Value, ...]) -> None:
-    points = all_points(Parameter("A", "enum", values, role, values[0]))
-    distances = np.linalg.norm(points[:, None] - points[None, :], axis=2)
-    np.testing.assert_allclose(distances, 1 - np.eye(len(values)))
+    ):
+        points = all_points(Parameter("A", "enum", values, role, values[0]))
+        distances = np.linalg.norm(points[:, None] - points[None, :], axis=2)
+        np.testing.assert_allclose(distances, 1 - np.eye(len(values)))
 
 
-@pytest.mark.parametrize("values", [(False, True), ("row", "column"), (None, 16)])
-def test_two_values_of_any_kind_are_the_ends_of_one_axis(values: tuple[Value, Value]) -> None:
-    kind = "boolean" if values[0] is False else "enum"
-    assert all_points(parameter("A", kind, values)).tolist() == [[0], [1]]
+def test_two_values_of_any_kind_are_the_ends_of_one_axis() -> None:
+    for values in ((False, True), ("row", "column"), (None, 16)):
+        kind = "boolean" if values[0] is False else "enum"
+        assert all_points(parameter("A", kind, values)).tolist() == [[0], [1]]
 
 
 def test_what_never_varies_has_no_axis() -> None:
@@ -86,16 +83,15 @@ def test_an_enumeration_of_thousands_of_words_has_a_thousand_axes() -> None:
 # ---------------------------------------------------------------------- divisibility
 
 
-@pytest.mark.parametrize("number", [int, float])  # files without other numbers may have floats
-def test_how_often_two_divides_a_value_is_an_axis_of_its_own(number: type[int | float]) -> None:
-    points = all_points(parameter("A", "ordered", tuple(map(number, (1, 24, 32, 48, 63)))))
-    assert points[:, 0].tolist() == [0, 0.25, 0.5, 0.75, 1]
-    assert points[:, 1].tolist() == pytest.approx([0, 3 / 5, 5 / 5, 4 / 5, 0])
+def test_how_often_two_divides_a_value_is_an_axis_of_its_own() -> None:
+    for number in (int, float):
+        points = all_points(parameter("A", "ordered", tuple(map(number, (1, 24, 32, 48, 63)))))
+        assert points[:, 0].tolist() == [0, 0.25, 0.5, 0.75, 1]
+        assert points[:, 1].tolist() == pytest.approx([0, 3 / 5, 5 / 5, 4 / 5, 0])
 
 
-@pytest.mark.parametrize(
-    ("kind", "values"),
-    [
+def test_divisibility_is_left_out_where_useless() -> None:
+    for kind, values in (
         ("ordered", (1, 2, 4, 8)),  # the same as the place
         ("ordered", (3, 4)),  # the same as the one axis
         ("ordered", (0, 1, 2, 3)),
@@ -103,10 +99,8 @@ def test_how_often_two_divides_a_value_is_an_axis_of_its_own(number: type[int | 
         ("ordered", (1.5, 2.0, 3.0)),
         ("enum", (1, 2, "three")),
         ("enum", (48, 32, 16)),  # in no order, so that they are words
-    ],
-)
-def test_divisibility_is_left_out_where_useless(kind: str, values: tuple[Value, ...]) -> None:
-    assert len(ConfigEncoder([parameter("A", kind, values)]).relative_lengths) == 1
+    ):
+        assert len(ConfigEncoder([parameter("A", kind, values)]).relative_lengths) == 1
 
 
 # ----------------------------------------------------------------------------- pairs
@@ -117,20 +111,20 @@ def test_product_and_ratio_of_two_sizes_are_axes_by_their_logarithms() -> None:
     sizes = [parameter("A", "power_of_two", (1, 2, 4)), parameter("B", "power_of_two", (8, 16, 32))]
     points, encoder, steps = all_points(*sizes), ConfigEncoder(sizes), np.arange(3)
     assert points.shape == (9, 4)
-    product, ratio = points[:, 2].reshape(3, 3), points[:, 3].reshape(3, 3)
+    product, ratio = points[:, 2:].T.reshape(2, 3, 3)
     np.testing.assert_allclose(product, (steps[:, None] + steps) / 4)
     np.testing.assert_allclose(ratio, (steps[:, None] - steps + 2) / 4)
     assert encoder.groups.tolist() == [0, 1, 2, 2]
-    own, other, pair = encoder.relative_lengths
-    assert own == other == 1 < pair
+    one, other, pair = encoder.relative_lengths
+    assert one == other == 1 < pair
 
 
-@pytest.mark.parametrize(("sizes", "pairs"), [(2, 1), (12, 66), (13, 0)])
-def test_all_pairs_have_axes_until_they_would_bury_all_else(sizes: int, pairs: int) -> None:
+def test_all_pairs_have_axes_until_they_would_bury_all_else() -> None:
     """Switches and words are no sizes."""
-    others = [parameter("C", "boolean", (False, True)), parameter("D", "enum", ("x", "y", "z"))]
-    numbers = [parameter(f"P{k}", "power_of_two", (1, 2, 4)) for k in range(sizes)]
-    assert axes_of(ConfigEncoder([*numbers, *others])) == [1] * sizes + [1, 3] + [2] * pairs
+    for sizes, pairs in ((2, 1), (12, 66), (13, 0)):
+        others = [parameter("C", "boolean", (False, True)), parameter("D", "enum", ("x", "y", "z"))]
+        numbers = [parameter(f"P{k}", "power_of_two", (1, 2, 4)) for k in range(sizes)]
+        assert axes_of(ConfigEncoder([*numbers, *others])) == [1] * sizes + [1, 3] + [2] * pairs
 
 
 # ------------------------------------------------------------------------ everything
@@ -179,10 +173,10 @@ def test_every_feature_counts_alike_whatever_its_range_and_its_words() -> None:
     points = InputScale.rows(inputs)
     assert points.shape == (4, 2 + 3)
     np.testing.assert_allclose(points[:, :2].std(axis=0), 1)
-    assert points[:, 2:].var(axis=0).sum() == pytest.approx(1)
-    apart = np.square(points[:, None, 2:] - points[None, :, 2:]).sum(axis=2)
-    assert apart[0, 3] == 0
-    assert apart[0, 1] == pytest.approx(apart[1, 2])
+    first, second, third, fourth = words = points[:, 2:]
+    assert words.var(axis=0).sum() == pytest.approx(1)
+    assert (first == fourth).all()
+    assert np.linalg.norm(first - second) == pytest.approx(np.linalg.norm(second - third))
 
 
 def test_what_is_the_same_for_all_has_no_column() -> None:
@@ -191,11 +185,11 @@ def test_what_is_the_same_for_all_has_no_column() -> None:
     assert InputScale.rows([Input({})]).shape == (1, 0)
 
 
-@pytest.mark.parametrize("values", [(0, 1, 2), (-5, 0, 3), (0.5, 2**40, 1), (1, "wide", True)])
-def test_no_logarithm_and_no_number_need_exist(values: tuple[int | float | str, ...]) -> None:
-    rows = InputScale.rows([Input({"n": value}) for value in values])
-    assert np.isfinite(rows).all()
-    assert len(np.unique(rows, axis=0)) >= 2
+def test_no_logarithm_and_no_number_need_exist() -> None:
+    for values in ((0, 1, 2), (-5, 0, 3), (0.5, 2**40, 1), (1, "wide", True)):
+        rows = InputScale.rows([Input({"n": value}) for value in values])
+        assert np.isfinite(rows).all()
+        assert len(np.unique(rows, axis=0)) >= 2
 
 
 def test_inputs_are_near_by_their_ratio_and_equally_near_ones_keep_their_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import pytest
@@ -33,19 +34,12 @@ def test_sessions_merge_on_the_scale_of_the_last() -> None:
     last = [ok(32, 2.0), ok(64, 4.0), ok(128, 3.0)]
     other = [ok(256, 0.1)]
     expected = {16: 0.5, 32: 2.0, 64: 4.0, 128: 3.0}
-    assert seconds(merge_sessions([first, last])) == pytest.approx(expected)
-    assert seconds(merge_sessions([other, first, last])) == pytest.approx(expected), (
-        "none in common"
-    )
-    assert seconds(merge_sessions([first, [failing(32), failing(16)]])) == {
-        16: 1.0,
-        32: 4.0,
-        64: 8.0,
-    }
-    failed = Measurement(block(16), GIVEN, Outcome.CRASHED, message="crashed")
-    found = merge_sessions([first, [failed, *last]])
-    assert found[block(16)] is failed, "as it last ended"
-    assert seconds(merge_sessions([first, [failed]]))[64] == 8.0
+    for sessions in ([first, last], [other, first, last]):  # with the other there is nothing common
+        assert seconds(merge_sessions(sessions)) == pytest.approx(expected)
+    crashed = failing(16)
+    assert merge_sessions([first, [crashed, *last]])[block(16)] is crashed, "as it last ended"
+    lost = merge_sessions([first, [failing(32), crashed]])
+    assert seconds(lost) == {16: 1.0, 32: 4.0, 64: 8.0}
     chain = [[ok(1, 1.0), ok(2, 2.0)], [ok(2, 4.0), ok(3, 6.0)]]
     for turns in (chain, chain[::-1]):
         linked = seconds(merge_sessions([*turns, [ok(1, 10.0)]]))
@@ -56,13 +50,11 @@ def test_sessions_merge_on_the_scale_of_the_last() -> None:
 def test_drift_is_taken_out_of_rounds() -> None:
     first = [ok(16, 1.0, 3.0), ok(32, 2.0, 6.0)]
     last = [ok(32, 8.0, 2.0), ok(64, 12.0, 3.0)]
-    found = {m.config: m.timing for m in merge_sessions([first, last]).values() if m.timing}
-    for size, time in ((16, 2.0), (32, 4.0), (64, 6.0)):
-        assert found[block(size)].samples_s == pytest.approx((time, time))
-    odd = [ok(16, 1.0, 1.0, 1.0), ok(32, 2.0)]
-    assert seconds(merge_sessions([odd, last]))[16] == pytest.approx(2.0), (
-        "rounds that do not match"
-    )
+    merged = merge_sessions([first, last])
+    for size, time_s in ((16, 2.0), (32, 4.0), (64, 6.0)):
+        assert merged[block(size)].timing.samples_s == pytest.approx((time_s, time_s))
+    unlike = merge_sessions([[ok(16, 1.0, 1.0, 1.0), ok(32, 2.0)], last])
+    assert seconds(unlike)[16] == pytest.approx(2.0), "rounds that do not match"
 
 
 def test_a_later_session_that_none_links_leaves_earlier_ones_to_their_scale() -> None:
@@ -113,9 +105,8 @@ def test_a_failure_beside_others_that_worked_stands_unless_it_may_be_chance() ->
 def test_unscaled_sessions_merge_to_the_same_configurations_with_their_own_samples() -> None:
     first, last = [ok(16, 1.0), ok(32, 4.0)], [ok(32, 2.0), failing(16), ok(64, 4.0)]
     for sessions in ([first, last], [last, first], [[ok(256, 0.1)], first, last], [[failing(16)]]):
-        scaled, unscaled = (
-            merge_sessions(sessions, is_scaled=is_scaled) for is_scaled in (True, False)
-        )
+        scaled, unscaled = merge_sessions(sessions), merge_sessions(sessions, is_scaled=False)
         assert list(unscaled) == list(scaled)
         assert [m.outcome for m in unscaled.values()] == [m.outcome for m in scaled.values()]
-        assert all(m in [m for one in sessions for m in one] for m in unscaled.values())
+        every = itertools.chain(*sessions)
+        assert set(map(id, unscaled.values())) <= set(map(id, every))
