@@ -9,10 +9,12 @@ import pytest
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus
 from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.testing import CompilerContract, DeviceContract, ExampleBackend
 from tests.helpers.compilers import BOTH, CUDA_TWICE
+from tests.helpers.cubins import open_nvrtc
 from tests.helpers.fakes import FakeCompiler, FakeDevice
 from tests.helpers.stub_driver import needs_pycuda
 
@@ -40,18 +42,19 @@ class TestCuda(DeviceContract):
         params=[BINDINGS, pytest.param(PYCUDA, marks=[pytest.mark.pycuda, needs_pycuda])],
     )
     @classmethod
-    def backend(cls, request: pytest.FixtureRequest) -> Iterator[ExampleBackend]:
+    def backend(cls, request) -> Iterator[ExampleBackend]:
         with pytest.MonkeyPatch.context() as patch:
             request.getfixturevalue("nvidia")
             patch.setenv(PACKAGE, request.param)
-            yield ExampleBackend(Nvcc(list_gpus()[0].arch), CudaDevice, CUDA_TWICE)
+            yield ExampleBackend(open_nvrtc(list_gpus()[0].arch), CudaDevice, CUDA_TWICE)
 
 
 class TestCudaCompilers(CompilerContract):
     @pytest.fixture(scope="class", params=BOTH)
     @classmethod
-    def backend(cls, request: pytest.FixtureRequest) -> ExampleBackend:
-        return ExampleBackend(request.param("sm_90"), FakeDevice, CUDA_TWICE)
+    def backend(cls, request) -> ExampleBackend:
+        compiler = open_nvrtc() if request.param is Nvrtc else Nvcc("sm_90")
+        return ExampleBackend(compiler, FakeDevice, CUDA_TWICE)
 
 
 class TestFake(CompilerContract, DeviceContract):

@@ -13,15 +13,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness.core.program import Binary, Launch, Program
+from harness.core.program import Binary, Launch
 from harness.measure.cuda.bindings import BindingsDriver, LaunchShape
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import PACKAGE, PYCUDA, CudaDriver, list_gpus, load_driver
 from harness.measure.cuda.module import PTX
-from harness.measure.cuda.nvcc import Nvcc, find_nvcc
+from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.kernels.data import KernelData
 from tests.helpers.compilers import CUDA_TWICE
-from tests.helpers.stub_driver import StubDriver, build_stub, needs_pycuda, wanted_calls
+from tests.helpers.cubins import cubin
+from tests.helpers.stub_driver import build_stub, needs_pycuda, wanted_calls
 
 pytestmark = pytest.mark.gpu
 
@@ -29,16 +30,16 @@ NOTHING = 'extern "C" __global__ void nothing(float *z) { z[threadIdx.x] = 1.0f;
 
 
 @pytest.fixture
-def driver(nvidia: None, package: str) -> CudaDriver:
+def driver(nvidia, package) -> CudaDriver:
     driver = load_driver()
     assert driver.package.lower().startswith(package)
     driver.open(0)
     return driver
 
 
-def test_function_keeps_its_module(stub: StubDriver, driver: CudaDriver) -> None:
-    cubin = Nvcc(list_gpus()[0].arch).compile(Program(NOTHING, (), ())).data
-    function = driver.function(driver.load(cubin), "nothing")
+def test_function_keeps_its_module(stub, driver):
+    binary = cubin(NOTHING, list_gpus()[0].arch)
+    function = driver.function(driver.load(binary.data), "nothing")
     gc.collect()
     stub.calls()
     driver.launch(function, LaunchShape((1, 1, 1), (1, 1, 1)), bytes(8))
@@ -48,7 +49,7 @@ def test_function_keeps_its_module(stub: StubDriver, driver: CudaDriver) -> None
     assert "cuModuleUnload" in stub.calls()
 
 
-def test_shared_words_are_zeros_that_outlive_their_tuple(driver: CudaDriver) -> None:
+def test_shared_words_are_zeros_that_outlive_their_tuple(driver):
     words = driver.share_words(3).words.reshape(3, 1)[1:]
     gc.collect()
     assert words.tolist() == [[0], [0]]
@@ -56,7 +57,7 @@ def test_shared_words_are_zeros_that_outlive_their_tuple(driver: CudaDriver) -> 
     assert words.sum() == 14
 
 
-def test_error_unknown_to_the_bindings(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_unknown_to_the_bindings(stub, monkeypatch):
     pytest.importorskip("cuda.bindings")
     driver = BindingsDriver()
     monkeypatch.setenv("CUDA_STUB_FAIL", "cuInit@1:12345")
@@ -64,7 +65,7 @@ def test_error_unknown_to_the_bindings(stub: StubDriver, monkeypatch: pytest.Mon
         driver.open(0)
 
 
-def test_bindings_of_a_later_cuda_name_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bindings_of_a_later_cuda_name_the_cure(monkeypatch):
     pytest.importorskip("cuda.bindings")
     driver = BindingsDriver()
 
@@ -119,11 +120,11 @@ TWICE = Launch("twice", (256,), (X.size // 256,), ("x", "y"))
 
 
 @pytest.fixture(scope="module")
-def binary(nvidia: None) -> Binary:
-    return Nvcc(list_gpus()[0].arch).compile(Program(CUDA_TWICE, (), ()))
+def binary(nvidia) -> Binary:
+    return cubin(CUDA_TWICE, list_gpus()[0].arch)
 
 
-def test_clock_of_a_device_is_plausible(binary: Binary) -> None:
+def test_clock_of_a_device_is_plausible(binary):
     device = CudaDevice()
     device.bind(DATA.arguments)
     device.launch(device.load(binary), [TWICE])
@@ -132,7 +133,7 @@ def test_clock_of_a_device_is_plausible(binary: Binary) -> None:
 
 
 @pytest.fixture
-def device(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
+def device(stub, monkeypatch) -> Iterator[CudaDevice]:
     """A device of the stand-in, whose kernels take KERNEL_NS at its full clock of 1980 MHz."""
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", str(KERNEL_NS))
     device = CudaDevice()
@@ -151,8 +152,8 @@ def clocks_of_launches(device: CudaDevice, binary: Binary, count: int) -> list[f
 
 @pytest.mark.parametrize("tick_ns", [1, 32, 1024, 1_000_000])
 def test_clock_of_each_launch_is_known_whatever_the_steps_of_the_time(
-    tick_ns: int, device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tick_ns, device, binary, monkeypatch
+):
     monkeypatch.setenv("CUDA_STUB_TICK_NS", str(tick_ns))
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", "1980,1980,1500,990")
     first, *later = clocks_of_launches(device, binary, 4)[1:]
@@ -163,9 +164,7 @@ def test_clock_of_each_launch_is_known_whatever_the_steps_of_the_time(
     assert first == pytest.approx(1980, rel=0.001)
 
 
-def test_clock_is_unknown_and_not_read_where_the_time_stands_still(
-    stub: StubDriver, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clock_is_unknown_and_not_read_where_the_time_stands_still(stub, binary, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_TICK_NS", "100000000000")
     device = CudaDevice()
     device.bind(DATA.arguments)
@@ -174,9 +173,7 @@ def test_clock_is_unknown_and_not_read_where_the_time_stands_still(
     assert not [call for call in stub.calls() if "_clock" in call]
 
 
-def test_launches_begin_out_of_step(
-    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launches_begin_out_of_step(device, binary, monkeypatch):
     """In step, all of them would take one tick, or all two."""
     monkeypatch.setenv("CUDA_STUB_TICK_NS", "1024")
     module = device.load(binary)

@@ -19,8 +19,7 @@ from harness.results.view import read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from tests.helpers.commands import tune
-from tests.helpers.stub_driver import PYCUDA, StubDriver
-from tests.helpers.stub_nvml import Script
+from tests.helpers.stub_driver import PYCUDA
 
 pytestmark = pytest.mark.gpu
 
@@ -29,9 +28,7 @@ QUICK = ("--inputs", "m * n == 48000", "--no-cross", "--no-reduce", "--repeats",
 
 
 @pytest.mark.slow
-def test_small_campaign_measures_every_configuration(
-    nvidia: None, package: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_small_campaign_measures_every_configuration(nvidia, package, tmp_path, capfd):
     database = tmp_path / "results.db"
     options = ["--backend", "cuda", "--test-limit", "3", "--finalists", "2", "--json"]
     assert tune([str(MVMUL), *QUICK, *options, "--database", str(database)]) == 0
@@ -47,7 +44,7 @@ def test_small_campaign_measures_every_configuration(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("kernels_here")
-def test_two_gpus_share(stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_gpus_share(stub, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
     monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
     database = tmp_path / "results.db"
@@ -62,6 +59,7 @@ def test_two_gpus_share(stub: StubDriver, tmp_path: Path, monkeypatch: pytest.Mo
 TWICE = """\
 name: twice
 kernel: {function: twice, source: {cuda: twice.cu}, host: twice.py}
+compiler: {cuda: nvrtc}
 parameters:
   BLOCKS: {values: [1, 2, 4], role: launch, default: 1}
 launch: {group: [1024], LAUNCH}
@@ -93,8 +91,8 @@ def reference(arguments):
 )
 @pytest.mark.usefixtures("kernels_here")
 def test_space_says_how_its_kernels_are_launched_and_what_the_driver_refuses(
-    stub: StubDriver, package: str, tmp_path: Path, launch: str, passed: dict[int, str]
-) -> None:
+    stub, package, tmp_path, launch, passed
+):
     for file, text in (("s.yaml", TWICE.replace("LAUNCH", launch)), ("twice.cu", SOURCE)):
         (tmp_path / file).write_text(text)
     (tmp_path / "twice.py").write_text(HOST)
@@ -119,9 +117,7 @@ def test_space_says_how_its_kernels_are_launched_and_what_the_driver_refuses(
             assert all(call.endswith(f" group 1024 1 1 {passed[blocks]}") for call in launches)
 
 
-def test_named_gpu_is_opened_and_others_that_use_it_are_noted(
-    stub: StubDriver, nvml: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_named_gpu_is_opened_and_others_that_use_it_are_noted(stub, nvml, monkeypatch):
     nvml(
         gpus=["0000:1C:00.0"],
         names={"4711": "trainer"},
@@ -140,9 +136,7 @@ GIVEN = Input({"n": 256, "k": 2048})
 
 
 @pytest.mark.slow
-def test_device_that_holds_one_set_of_data_gets_the_other_between_launches(
-    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_device_that_holds_one_set_of_data_gets_the_other_between_launches(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_MEMORY", str(6 << 20))  # a set and its zones have 4 MiB
     spec = load_spec(ZOO)
     with contextlib.closing(KernelMeasurer(spec, choose_one("cuda"))) as measurer:

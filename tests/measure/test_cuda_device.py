@@ -23,10 +23,10 @@ from harness.measure.bound import ZONE_BYTES
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus
 from harness.measure.cuda.module import HELD_AT_ONCE, LIMIT_NS
-from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.devices import Backend, choose_one
 from harness.measure.trial.verify import NAN
-from tests.helpers.stub_driver import StubDriver, needs_pycuda
+from tests.helpers.cubins import cubin
+from tests.helpers.stub_driver import needs_pycuda
 
 pytestmark = pytest.mark.gpu
 
@@ -57,7 +57,7 @@ def build(**resources: int | None) -> Build:
 
 @pytest.fixture(scope="module")
 def kernels(nvidia) -> Binary:
-    return Nvcc(list_gpus()[0].arch).compile(Program(KERNELS, (), ()))
+    return cubin(KERNELS, list_gpus()[0].arch)
 
 
 # ------------------------------------------------------------------------- on any device
@@ -104,7 +104,7 @@ class TestOnAnyDevice:
 
 
 @pytest.fixture
-def device(stub: StubDriver) -> CudaDevice:
+def device(stub) -> CudaDevice:
     """A device of the stand-in, with the arguments of `add` bound."""
     device = CudaDevice()
     device.bind(ARGUMENTS)
@@ -113,14 +113,14 @@ def device(stub: StubDriver) -> CudaDevice:
 
 
 @pytest.fixture
-def module(device: CudaDevice, kernels: Binary, stub: StubDriver) -> object:
+def module(device, kernels, stub) -> object:
     module = device.load(kernels)
     stub.calls()
     return module
 
 
 @pytest.fixture
-def fail(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def fail(monkeypatch) -> Callable[[str], None]:
     """Make a call fail: cuMemAlloc@2:700! is the second one, with an error that stays."""
     return lambda rule: monkeypatch.setenv("CUDA_STUB_FAIL", rule)
 
@@ -176,7 +176,7 @@ __global__ void nothing(float *z) { z[threadIdx.x] = mask[threadIdx.x]; }
 
 
 def test_variables_of_a_module_are_filled_before_each_run(package, device, stub):
-    module = device.load(Nvcc("sm_90").compile(Program(CONSTANT, (), ())))
+    module = device.load(cubin(CONSTANT))
     device.bind({"z": ONES, "mask": 3 * ONES})
     launch = Launch("nothing", (64,), (1,), ("z",), constants=("mask",))
     stub.calls()
@@ -200,7 +200,7 @@ def test_variables_of_a_module_are_filled_before_each_run(package, device, stub)
     ],
 )
 def test_array_that_fits_no_variable_is_a_failed_launch(device, name, size, reason):
-    module = device.load(Nvcc("sm_90").compile(Program(CONSTANT, (), ())))
+    module = device.load(cubin(CONSTANT))
     device.bind({"z": ONES, name: np.zeros(size, np.float32)})
     with pytest.raises(LaunchFailed, match=reason):
         device.launch(module, (Launch("nothing", (64,), (1,), ("z",), constants=(name,)),))
@@ -403,7 +403,7 @@ EMPTY = 'extern "C" __global__ void harness_empty() {}'
 
 @pytest.fixture(scope="module")
 def empty(nvidia) -> Binary:
-    return Nvcc(list_gpus()[0].arch).compile(Program(EMPTY, (), ()))
+    return cubin(EMPTY, list_gpus()[0].arch)
 
 
 def test_empty_kernel_is_compiled_once_a_host_compiler(device, empty, stub, monkeypatch, tmp_path):
@@ -523,13 +523,14 @@ def two_gpus(stub, monkeypatch):
 def test_named_gpu_is_opened_and_compiled_for(two_gpus):
     backend = choose_one("cuda", ["h100"])
     device = backend.open_device()
-    notes = device.environment("").notes
-    assert device.environment("").device == "NVIDIA H100"
-    assert notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
-    assert notes["pci_bus_id"] == "0000:1C:00.0"
-    backend.run_empty_kernel(device, backend.open_compiler())
+    environment = device.environment("")
+    assert environment.device == "NVIDIA H100"
+    assert environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
+    assert environment.notes["pci_bus_id"] == "0000:1C:00.0"
+    assert backend.open_compiler().arch == "sm_90"
+    device.load(cubin(EMPTY, "sm_90"))
     with pytest.raises(LaunchFailed, match="no kernel image"):
-        device.load(choose_one("cuda", ["0"]).open_compiler().compile(Program(EMPTY, (), ())))
+        device.load(cubin(EMPTY, "sm_75"))
 
 
 def test_gpu_that_has_another_number_now_is_refused(two_gpus, monkeypatch):
