@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -98,7 +97,7 @@ def device() -> Spoilable:
 
 
 @pytest.fixture
-def worker(tmp_path: Path, device: Spoilable) -> DeviceWorker:
+def worker(tmp_path, device) -> DeviceWorker:
     """A worker with the data of an input on a device that can be spoilt."""
     return fake_worker(tmp_path, device, HOST)
 
@@ -109,9 +108,7 @@ def outcome_of(worker: DeviceWorker, kernel: str) -> Outcome:
 
 
 @pytest.mark.parametrize("guilty", ["overruns", "overwrites_input", "reaches_copies"])
-def test_right_kernel_runs_on_clean_memory_after_one_that_spoilt_it(
-    device: Spoilable, worker: DeviceWorker, guilty: str
-) -> None:
+def test_right_kernel_runs_on_clean_memory_after_one_that_spoilt_it(device, worker, guilty):
     assert outcome_of(worker, "right") is Outcome.OK
     runs = len(device.launched)
     assert outcome_of(worker, guilty) is Outcome.WRONG_RESULT
@@ -123,38 +120,38 @@ def test_right_kernel_runs_on_clean_memory_after_one_that_spoilt_it(
     assert len(device.launched) == runs, "it was measured twice"
 
 
-def test_kernel_that_overruns_at_one_run_only_is_blamed(worker: DeviceWorker) -> None:
+def test_kernel_that_overruns_at_one_run_only_is_blamed(worker):
     assert outcome_of(worker, "right") is Outcome.OK
     assert outcome_of(worker, "overruns_once") is Outcome.WRONG_RESULT
 
 
-def test_search_runs_on_clean_memory_after_interleaved_kernels(worker: DeviceWorker) -> None:
+def test_search_runs_on_clean_memory_after_interleaved_kernels(worker):
     found = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).measured
     assert found[0].outcome is Outcome.WRONG_RESULT
     assert outcome_of(worker, "right") is Outcome.OK
 
 
 @pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input", "overruns_once"])
-def test_interleaved_kernels_are_repeated_where_spoilt(worker: DeviceWorker, guilty: str) -> None:
+def test_interleaved_kernels_are_repeated_where_spoilt(worker, guilty):
     jobs = [job_of("right"), job_of(guilty), job_of("right")]
     assert not worker.run_interleaved(jobs, Block(rounds=2)).complete
     assert worker.is_spoilt
 
 
-def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker: DeviceWorker) -> None:
+def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker):
     assert outcome_of(worker, "overruns_far") is Outcome.WRONG_RESULT
     assert worker.is_spoilt
 
 
 @pytest.mark.parametrize(("overran", "healthy"), [(True, True), (False, False), (False, True)])
 def test_callable_that_may_have_spoilt_the_process_as_it_compiled_does(
-    device: Spoilable,
-    worker: DeviceWorker,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    overran: bool,
-    healthy: bool,
-) -> None:
+    device,
+    worker,
+    tmp_path,
+    monkeypatch,
+    overran,
+    healthy,
+):
     monkeypatch.setattr(DeviceBackend, "open_compiler", lambda _: FakeCompiler())
     monkeypatch.setattr(device, "load", lambda _: SimpleNamespace(build_s=0.5))
     device.overran, device.healthy = overran, healthy
@@ -170,9 +167,7 @@ def test_data_are_copied_once_for_right_kernels(device, worker):
     assert device.binds == 1
 
 
-def test_full_device_is_replaced(
-    device: Spoilable, worker: DeviceWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_device_is_replaced(device, worker, monkeypatch):
     def refuses(_: object) -> None:
         raise LaunchFailed("no memory")
 
@@ -192,7 +187,7 @@ PAIR = np.dtype([("a", np.float32), ("b", np.int32), ("c", np.int32)])
 @pytest.mark.parametrize("dtype", [*FLOATS, "longdouble", "int8", "uint16", "int64", "bool", PAIR])
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("elements", [1, 2, 63])
-def test_stray_write_is_in_elements(dtype: np.dtype[np.void], behind: bool, elements: int) -> None:
+def test_stray_write_is_in_elements(dtype, behind, elements):
     dtype = np.dtype(dtype)
     zone = zone_content("y", dtype).copy()
     assert zone.shape == (ZONE_BYTES,)
@@ -205,14 +200,14 @@ def test_stray_write_is_in_elements(dtype: np.dtype[np.void], behind: bool, elem
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_every_second_floating_point_number_of_a_zone_is_nan(dtype: str) -> None:
+def test_every_second_floating_point_number_of_a_zone_is_nan(dtype):
     parts = zone_content("y", np.dtype(dtype)).view(np.empty(0, dtype).real.dtype)
     assert np.isnan(parts[::2]).all()
     assert (parts[1::2] >= 1000).all()
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, "longdouble", "int8", "int64", "bool", PAIR])
-def test_zones_of_every_second_set_of_data_have_ordinary_numbers(dtype: str) -> None:
+def test_zones_of_every_second_set_of_data_have_ordinary_numbers(dtype):
     content = zone_content("y", np.dtype(dtype), 1 << 16, True)
     assert content.shape == (1 << 16,)
     if dtype in FLOATS:
@@ -222,6 +217,6 @@ def test_zones_of_every_second_set_of_data_have_ordinary_numbers(dtype: str) -> 
         assert (content < 128).all()
 
 
-def test_zone_is_as_large_as_its_array_up_to_a_most() -> None:
+def test_zone_is_as_large_as_its_array_up_to_a_most():
     sizes = [zone_bytes(size) for size in (0, 4, 1 << 14, (1 << 14) + 1, 1 << 30)]
     assert sizes == [1 << 14, 1 << 14, 1 << 14, 1 << 15, 1 << 20]

@@ -16,7 +16,6 @@ import pytest
 from harness.checking.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
 from harness.measure.cuda.gpus import CudaGpu
-from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.opencl.driver import DeviceName
 from harness.measure.process.locks import locked
@@ -41,7 +40,7 @@ def lock(device: CudaGpu | DeviceName) -> AbstractContextManager[None]:
 
 
 @pytest.fixture(autouse=True)
-def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def locks(tmp_path, monkeypatch) -> Path:
     """The folder of the locks, of this test alone."""
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     return tmp_path / "locks"
@@ -58,7 +57,7 @@ def another_process() -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_second_process_learns_who_measures_until_that_is_killed(locks: Path) -> None:
+def test_second_process_learns_who_measures_until_that_is_killed(locks):
     with another_process() as process, pytest.raises(DeviceBusy) as busy, lock(CPU):
         pass
     message = str(busy.value)
@@ -72,7 +71,7 @@ def test_second_process_learns_who_measures_until_that_is_killed(locks: Path) ->
     assert list(locks.iterdir()) == []
 
 
-def test_a_device_has_one_lock_for_cuda_and_opencl() -> None:
+def test_a_device_has_one_lock_for_cuda_and_opencl():
     with lock(H100):
         with pytest.raises(DeviceBusy, match="this process already measures on this device: NVI"):
             lock(SAME).__enter__()
@@ -82,13 +81,13 @@ def test_a_device_has_one_lock_for_cuda_and_opencl() -> None:
         pass
 
 
-def test_instances_of_a_divided_gpu_have_locks_of_their_own() -> None:
+def test_instances_of_a_divided_gpu_have_locks_of_their_own():
     one, other = (replace(H100, uuid=uuid) for uuid in ("MIG-1", "MIG-2"))
     with lock(one), lock(other), pytest.raises(DeviceBusy):
         lock(one).__enter__()
 
 
-def test_lock_that_one_thread_took_is_freed_by_another() -> None:
+def test_lock_that_one_thread_took_is_freed_by_another():
     with ExitStack() as held:
         with ThreadPoolExecutor(1) as thread:
             thread.submit(held.enter_context, lock(CPU)).result()
@@ -98,7 +97,7 @@ def test_lock_that_one_thread_took_is_freed_by_another() -> None:
         pass
 
 
-def test_holder_that_has_not_said_who_it_is_is_another_process(locks: Path) -> None:
+def test_holder_that_has_not_said_who_it_is_is_another_process(locks):
     with lock(CPU):
         (holder,) = locks.glob("*.json")
         for text in ("", "[]", '{"pid": 1}'):
@@ -107,7 +106,7 @@ def test_holder_that_has_not_said_who_it_is_is_another_process(locks: Path) -> N
                 lock(CPU).__enter__()
 
 
-def test_unwritable_folder_is_refused(locks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_folder_is_refused(locks, monkeypatch):
     def refuse(*_: object, **more: object) -> None:
         raise OSError(30, "Read-only file system")
 
@@ -116,7 +115,7 @@ def test_unwritable_folder_is_refused(locks: Path, monkeypatch: pytest.MonkeyPat
         lock(CPU).__enter__()
 
 
-def test_measurer_holds_its_device_until_it_is_closed(opencl: Backend) -> None:
+def test_measurer_holds_its_device_until_it_is_closed(opencl):
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     with closing(KernelMeasurer(spec, opencl)) as owner:
         with pytest.raises(DeviceBusy):
@@ -127,7 +126,7 @@ def test_measurer_holds_its_device_until_it_is_closed(opencl: Backend) -> None:
     KernelMeasurer(spec, opencl).close()
 
 
-def test_lock_is_free_where_no_cache_is(opencl: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_is_free_where_no_cache_is(opencl, monkeypatch):
     def full() -> None:
         raise UsageError("the cache cannot be written")
 
@@ -139,7 +138,7 @@ def test_lock_is_free_where_no_cache_is(opencl: Backend, monkeypatch: pytest.Mon
     assert kept.tb is not None
 
 
-def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl: Backend) -> None:
+def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl):
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     with lock(opencl.device):
         ended = run_default(spec, "opencl", (), spec.inputs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -26,7 +25,6 @@ from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
 from tests.helpers.listed_devices import AMD, CPU, EQUAL, H100
 from tests.helpers.results_examples import SPEC
-from tests.helpers.stub_nvml import Script
 
 NO_CUDA = "no NVIDIA driver: install it"
 
@@ -36,7 +34,7 @@ def no_opencl() -> list[DeviceName]:
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch):
+def machine(monkeypatch):
     """Makes a machine: why CUDA is missing (None where it is there), and its OpenCL devices."""
 
     def made(
@@ -64,14 +62,14 @@ def machine(monkeypatch: pytest.MonkeyPatch):
         (NO_CUDA, [CPU], ("opencl", "opencl", CPU), "no GPU can be used (no NVIDIA driver)"),
     ],
 )
-def test_auto_prefers_cuda_then_an_opencl_gpu(machine, no_cuda, devices, chosen, why) -> None:
+def test_auto_prefers_cuda_then_an_opencl_gpu(machine, no_cuda, devices, chosen, why):
     machine(no_cuda, *devices)
     found = choose_one("auto")
     assert (found.language, found.compiler, found.device) == chosen
     assert why in found.why
 
 
-def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
+def test_auto_with_nothing_says_what_each_backend_lacks(machine):
     machine(NO_CUDA)
     with pytest.raises(BackendUnavailable) as caught:
         choose_one("auto")
@@ -80,7 +78,7 @@ def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
     assert "opencl cannot be used: there is no OpenCL device" in message
 
 
-def test_requested_backend_is_used_or_refused_with_the_next_step(machine) -> None:
+def test_requested_backend_is_used_or_refused_with_the_next_step(machine):
     machine(None, CPU)
     assert choose_one("opencl").device == CPU
     there = "no backend `metal`; there are auto, command, cuda, opencl"
@@ -91,7 +89,7 @@ def test_requested_backend_is_used_or_refused_with_the_next_step(machine) -> Non
         choose_one("cuda")
 
 
-def test_list_of_devices_has_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_of_devices_has_gpus_first(monkeypatch):
     class Broken(Exception):
         pass
 
@@ -141,11 +139,11 @@ def several(machine) -> None:
         ("pthread", PARTS[0]),
     ],
 )
-def test_device_is_named_by_index_uuid_or_name(name, device, several) -> None:
+def test_device_is_named_by_index_uuid_or_name(name, device, several):
     assert choose_one("auto", [name]).device == device
 
 
-def test_first_of_equal_devices_says_so(several) -> None:
+def test_first_of_equal_devices_says_so(several):
     assert choose_one("auto", ["H100"]).why.startswith(
         "device 0 (GPU-aa) is the first of 2 that --device H100 names; through "
     )
@@ -153,7 +151,7 @@ def test_first_of_equal_devices_says_so(several) -> None:
     assert choose_one("cuda", ["T4"]).arch == "sm_75"
 
 
-def test_opencl_numbers_alone_count_within_the_only_platform(machine, several) -> None:
+def test_opencl_numbers_alone_count_within_the_only_platform(machine, several):
     with pytest.raises(UsageError, match=r"--device 0 fits 2 devices; .*\n  0:0 .*\n  1:0 "):
         choose_one("opencl", ["0"])
     machine(NO_CUDA, *PARTS)
@@ -177,12 +175,12 @@ def test_opencl_numbers_alone_count_within_the_only_platform(machine, several) -
         (["0,"], "--device has an empty name; .*harness devices"),
     ],
 )
-def test_wrong_names_are_refused_with_the_devices_that_there_are(names, message, several) -> None:
+def test_wrong_names_are_refused_with_the_devices_that_there_are(names, message, several):
     with pytest.raises(UsageError, match=message):
         choose_devices("auto", names)
 
 
-def test_several_devices_are_named_by_commas_repetition_or_all(machine, several) -> None:
+def test_several_devices_are_named_by_commas_repetition_or_all(machine, several):
     for names in (["0,1"], ["0", "1"], ["0 , GPU-ab"]):
         assert [each.device for each in choose_devices("auto", names)] == [H100, EQUAL]
     machine(None, NVIDIA, *PARTS, gpus=(H100, EQUAL))
@@ -192,18 +190,18 @@ def test_several_devices_are_named_by_commas_repetition_or_all(machine, several)
     assert [each.device for each in choose_devices("auto", ["all"])] == PARTS
 
 
-def test_command_for_one_device_refuses_several(several) -> None:
+def test_command_for_one_device_refuses_several(several):
     with pytest.raises(UsageError, match=r"names 2 devices, but .* one:\n  0 .*\n  1 "):
         choose_one("auto", ["0", "1"])
 
 
-def test_named_device_without_any_backend_says_what_is_missing(machine) -> None:
+def test_named_device_without_any_backend_says_what_is_missing(machine):
     machine(NO_CUDA)
     with pytest.raises(BackendUnavailable, match=rf"`0`:\n  cuda cannot .*: {NO_CUDA}\n  opencl "):
         choose_devices("auto", ["0"])
 
 
-def test_device_dropped_by_the_toolkit_is_refused_beside_opencl(several, monkeypatch) -> None:
+def test_device_dropped_by_the_toolkit_is_refused_beside_opencl(several, monkeypatch):
     def dropped(arch: str) -> None:
         raise BackendUnavailable(f"nvcc does not compile for {arch}")
 
@@ -212,7 +210,7 @@ def test_device_dropped_by_the_toolkit_is_refused_beside_opencl(several, monkeyp
         choose_one("auto", ["T4"])
 
 
-def test_hidden_instance_of_a_divided_gpu_says_how_to_see_it(several, monkeypatch) -> None:
+def test_hidden_instance_of_a_divided_gpu_says_how_to_see_it(several, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     with pytest.raises(UsageError, match=r"(?s)no device `MIG-77`.* set CUDA_VISIBLE_DEVICES=M"):
         choose_one("cuda", ["MIG-77"])
@@ -222,7 +220,7 @@ def test_hidden_instance_of_a_divided_gpu_says_how_to_see_it(several, monkeypatc
 
 
 @pytest.mark.parametrize("parts", ["0", "two", "-1", "1025"])
-def test_wrong_number_of_parts_is_refused(parts, monkeypatch) -> None:
+def test_wrong_number_of_parts_is_refused(parts, monkeypatch):
     monkeypatch.setenv("HARNESS_CPU_PARTS", parts)
     with pytest.raises(UsageError, match=f"whole number from 1 to 1024, got '{parts}'"):
         opencl.cpu_parts()
@@ -245,14 +243,14 @@ def chosen(spec: Spec, backend: Backend = SM_90) -> tuple[str, str]:
     return found.cuda_compiler, found.why.removeprefix("a test; ")
 
 
-def test_the_space_names_the_compiler(tmp_path, monkeypatch) -> None:
+def test_the_space_names_the_compiler(tmp_path, monkeypatch):
     without(monkeypatch, {})
     spec = write_fake(tmp_path, space=BY_NVRTC)
     assert chosen(spec) == (NVRTC, "NVRTC compiles: the space says so")
     assert spec.program_sha256 == write_fake(tmp_path, space=SPACE).program_sha256
 
 
-def test_named_compiler_that_is_missing_is_an_error(tmp_path, monkeypatch) -> None:
+def test_named_compiler_that_is_missing_is_an_error(tmp_path, monkeypatch):
     without(monkeypatch, {NVRTC: "NVRTC is not installed: pip install it"})
     spec = write_fake(tmp_path, space=BY_NVRTC)
     reason = r"fake\.yaml says `compiler: \{cuda: nvrtc\}`, but .* here: NVRTC is not installed: p"
@@ -260,7 +258,7 @@ def test_named_compiler_that_is_missing_is_an_error(tmp_path, monkeypatch) -> No
         with_cuda_compiler(spec, SM_90)
 
 
-def test_nvcc_compiles_where_it_is_and_nvrtc_elsewhere(tmp_path, monkeypatch) -> None:
+def test_nvcc_compiles_where_it_is_and_nvrtc_elsewhere(tmp_path, monkeypatch):
     without(monkeypatch, {})
     spec = write_fake(tmp_path, space=SPACE)
     assert chosen(spec) == (NVCC, "nvcc compiles")
@@ -269,7 +267,7 @@ def test_nvcc_compiles_where_it_is_and_nvrtc_elsewhere(tmp_path, monkeypatch) ->
     assert chosen(spec, only) == (NVRTC, "NVRTC compiles: nvcc was not found")
 
 
-def test_other_devices_have_no_choice(opencl: Backend) -> None:
+def test_other_devices_have_no_choice(opencl):
     assert with_cuda_compiler(SPEC, opencl) is opencl
 
 
@@ -280,9 +278,7 @@ OLD = replace(H100, ordinal=2, name="Tesla K40", uuid="GPU-ac", bus_id="0000:0A:
 
 
 @pytest.fixture
-def listed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Callable[[], list[str]]:
+def listed(monkeypatch, tmp_path, capsys) -> Callable[[], list[str]]:
     """Returns the lines that the command prints on a machine with three GPUs, of which nvcc does
     not know the last, and a CPU."""
 
@@ -305,7 +301,7 @@ def listed(
     return lines
 
 
-def test_devices_have_names_and_why_they_cannot_be_used(listed: Callable[[], list[str]]) -> None:
+def test_devices_have_names_and_why_they_cannot_be_used(listed):
     assert listed() == [
         "cuda",
         "  0    NVIDIA H100, sm_90, 80.0 GiB, 0000:1B:00.0, GPU-aa",
@@ -318,12 +314,12 @@ def test_devices_have_names_and_why_they_cannot_be_used(listed: Callable[[], lis
     ]
 
 
-def test_hidden_gpus(listed: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_gpus(listed, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0,1")
     assert "  CUDA_VISIBLE_DEVICES=2,0,1 chooses and numbers them" in listed()
 
 
-def test_who_uses_a_device_is_named(listed: Callable[[], list[str]], nvml: Script) -> None:
+def test_who_uses_a_device_is_named(listed, nvml):
     nvml(
         gpus=[H100.bus_id, EQUAL.bus_id],
         nvmlDeviceGetComputeRunningProcesses=[[[4711, 1 << 30]]],
@@ -334,9 +330,7 @@ def test_who_uses_a_device_is_named(listed: Callable[[], list[str]], nvml: Scrip
     assert lines[-1].endswith("Portable Computing Language")
 
 
-def test_machine_without_a_driver_or_a_device_says_why(
-    listed: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_machine_without_a_driver_or_a_device_says_why(listed, monkeypatch):
     def missing() -> None:
         raise BackendUnavailable("no NVIDIA driver")
 
@@ -347,6 +341,6 @@ def test_machine_without_a_driver_or_a_device_says_why(
     assert lines[3] == "  cannot be used: there is no OpenCL device"
 
 
-def test_comparison_without_rerun_takes_no_device(capsys: pytest.CaptureFixture[str]) -> None:
+def test_comparison_without_rerun_takes_no_device(capsys):
     assert compare(["a.db", "b.db", "--device", "0"]) == 2
     assert "--device goes with --rerun" in capsys.readouterr().err

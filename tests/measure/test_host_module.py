@@ -39,7 +39,7 @@ Write = Callable[[str], Path]
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
+def write(tmp_path) -> Write:
     """Writes a host module."""
 
     def written(text: str) -> Path:
@@ -55,7 +55,7 @@ def replaced(old: str, new: str) -> str:
     return GOOD.replace(old, new)
 
 
-def test_equal_inputs_and_seeds_give_equal_data_and_others_other(write: Write) -> None:
+def test_equal_inputs_and_seeds_give_equal_data_and_others_other(write):
     path = write(GOOD)
     x = make_kernel_data(path, GIVEN).arguments["x"]
     np.testing.assert_array_equal(x, make_kernel_data(path, Input({"n": 4})).arguments["x"])
@@ -63,7 +63,7 @@ def test_equal_inputs_and_seeds_give_equal_data_and_others_other(write: Write) -
     assert not np.array_equal(x, make_kernel_data(path, Input({"n": 5})).arguments["x"][:4])
 
 
-def test_outputs_hold_the_fill_and_read_arrays_their_content(write: Write) -> None:
+def test_outputs_hold_the_fill_and_read_arrays_their_content(write):
     fill = Fill(0x7B)
     assert make_kernel_data(write(GOOD), GIVEN).fresh({}, fill) == {"y": fill}
     case = make_kernel_data(write(GOOD + 'INOUT = ("y",)\n'), GIVEN)
@@ -71,18 +71,18 @@ def test_outputs_hold_the_fill_and_read_arrays_their_content(write: Write) -> No
     np.testing.assert_array_equal(case.fresh({}, fill)["y"], np.zeros(4))
 
 
-def test_arrays_that_no_run_may_write_are_neither_outputs_nor_named(write: Write) -> None:
+def test_arrays_that_no_run_may_write_are_neither_outputs_nor_named(write):
     assert list(make_kernel_data(write(GOOD), GIVEN).read_only()) == ["x"]
     for kind in ("INOUT", "SCRATCH"):
         assert make_kernel_data(write(GOOD + f'{kind} = ("x",)\n'), GIVEN).read_only() == {}
 
 
-def test_scratch_arrays_hold_no_numbers_before_a_run(write: Write) -> None:
+def test_scratch_arrays_hold_no_numbers_before_a_run(write):
     case = make_kernel_data(write(GOOD + 'SCRATCH = ["x"]\n'), GIVEN)
     assert case.fresh({}, Fill(0x7B)) == {"x": NAN, "y": Fill(0x7B)}
 
 
-def test_dataclass_in_a_host_module_works(write: Write) -> None:
+def test_dataclass_in_a_host_module_works(write):
     head = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
     make_kernel_data(write(head + "@dataclass\nclass A:\n    n: int\n" + GOOD), GIVEN)
 
@@ -118,20 +118,20 @@ def test_dataclass_in_a_host_module_works(write: Write) -> None:
         (replaced("rng.random(n)", "np.ones(1 << 50)"), r":5: .* raised \w*MemoryError"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_module_is_reported(write: Write, text: str, reason: str) -> None:
+def test_what_is_wrong_with_a_module_is_reported(write, text, reason):
     path = write(text)
     with pytest.raises(HostModuleError, match=reason) as caught:
         make_kernel_data(path, GIVEN)
     assert str(path) in str(caught.value)
 
 
-def test_reference_cannot_change_the_arguments(write: Write) -> None:
+def test_reference_cannot_change_the_arguments(write):
     text = replaced('    return {"y"', '    arguments["x"] *= 2\n    return {"y"')
     with pytest.raises(HostModuleError, match=r":8: .* read-only"):
         make_kernel_data(write(text), GIVEN)
 
 
-def test_missing_module_is_reported(tmp_path: Path) -> None:
+def test_missing_module_is_reported(tmp_path):
     with pytest.raises(HostModuleError, match="FileNotFoundError"):
         make_kernel_data(tmp_path / "not_there.py", GIVEN)
     with pytest.raises(HostModuleError, match="is not a Python file"):
@@ -201,7 +201,7 @@ def device_of(case: KernelData, **kernels: Kernel) -> FakeDevice:
     return device
 
 
-def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path: Path) -> None:
+def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path):
     case = case_of(tmp_path)
     device = device_of(case)
     found = measure_kernel(device, case, job_of(STEPS=1))
@@ -217,8 +217,8 @@ def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path: 
     [("sm_90", [("x",), ("x", "y")], ("most",)), (None, [("x", "most"), ("x", "y")], ())],
 )
 def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(
-    tmp_path: Path, arch: str | None, passed: list[tuple[str, ...]], constants: tuple[str, ...]
-) -> None:
+    tmp_path, arch, passed, constants
+):
     case = case_of(tmp_path, HOST.replace('SCRATCH = ("most",)', 'CONSTANT = ("most",)'))
     device = device_of(case, double=nothing, copy=nothing)
     first, second = (
@@ -232,7 +232,7 @@ def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(
     assert {launch.constants for launch in own} == {constants}
 
 
-def test_occupancy_is_that_of_the_launches_that_are_yielded(tmp_path: Path) -> None:
+def test_occupancy_is_that_of_the_launches_that_are_yielded(tmp_path):
     case, job = case_of(tmp_path), job_of(STEPS=1)
     build = dataclasses.replace(job.binary.build, registers=32)
     binary = dataclasses.replace(job.binary, build=build)
@@ -242,7 +242,7 @@ def test_occupancy_is_that_of_the_launches_that_are_yielded(tmp_path: Path) -> N
     assert found.observed["active_warps"] == 32, "of one warp each"
 
 
-def test_time_of_a_run_is_the_sum_of_its_launches_and_its_clock_the_lowest(tmp_path: Path) -> None:
+def test_time_of_a_run_is_the_sum_of_its_launches_and_its_clock_the_lowest(tmp_path):
     case = case_of(tmp_path)
     clocks_mhz = itertools.cycle((990, 970, 980))
     device = FakeDevice((1.0, 2.0, 4.0, 8.0, 16.0) * 9, KERNELS, clocks_mhz=clocks_mhz)
@@ -268,7 +268,7 @@ def test_time_of_a_run_is_the_sum_of_its_launches_and_its_clock_the_lowest(tmp_p
         ("list(config.values())", {"STEPS", "FAST"}),
     ],
 )
-def test_reads_of_a_host_module_are_recorded(tmp_path: Path, reads: str, read: set[str]) -> None:
+def test_reads_of_a_host_module_are_recorded(tmp_path, reads, read):
     text = HOST.replace('config["STEPS"] == 2', f"({reads}) is None")
     config = TrackedConfig(Config({"STEPS": 2, "FAST": True}))
     steps = case_of(tmp_path, text).launches(config, FUNCTIONS)
@@ -279,13 +279,13 @@ def test_reads_of_a_host_module_are_recorded(tmp_path: Path, reads: str, read: s
 
 
 @pytest.mark.parametrize("bypass", ["eval('STEPS', config)", "dict.get(config, 'STEPS')"])
-def test_a_configuration_cannot_be_read_without_a_record(tmp_path: Path, bypass: str) -> None:
+def test_a_configuration_cannot_be_read_without_a_record(tmp_path, bypass):
     case = case_of(tmp_path, HOST.replace('config["STEPS"] == 2', bypass))
     with pytest.raises(LaunchFailed, match="TypeError"):
         list(case.launches(TrackedConfig(Config({"STEPS": 2})), FUNCTIONS))
 
 
-def test_a_measurement_records_what_launches_and_arrange_read(tmp_path: Path) -> None:
+def test_a_measurement_records_what_launches_and_arrange_read(tmp_path):
     case = case_of(tmp_path)
     assert measure_kernel(device_of(case), case, job_of(STEPS=1, V=1)).host_read == ("STEPS",)
     text = ARRANGED.replace('"firsts_packed" if config["PACKED"] else "firsts"', '"firsts_packed"')
@@ -294,13 +294,13 @@ def test_a_measurement_records_what_launches_and_arrange_read(tmp_path: Path) ->
     assert (found.outcome, found.host_read) == (Outcome.OK, ("PACKED",))
 
 
-def test_a_failure_records_what_was_read_before_it(tmp_path: Path) -> None:
+def test_a_failure_records_what_was_read_before_it(tmp_path):
     case = case_of(tmp_path, HOST.replace('yield Launch("copy"', 'yield ("copy"'))
     found = measure_kernel(device_of(case), case, job_of(STEPS=1))
     assert (found.outcome, found.host_read) == (Outcome.LAUNCH_FAILED, ("STEPS",))
 
 
-def test_scalar_of_a_launch_needs_no_name(tmp_path: Path) -> None:
+def test_scalar_of_a_launch_needs_no_name(tmp_path):
     text = HOST.replace('"copy", (4,), (1,), ("x", "y")', '"copy", (4,), (1,), (np.int32(3), "y")')
     case = case_of(tmp_path, text)
     steps = case.launches(TrackedConfig(Config({"STEPS": 1})), FUNCTIONS)
@@ -327,7 +327,7 @@ def test_scalar_of_a_launch_needs_no_name(tmp_path: Path) -> None:
         ('"copy", (4,)', '"copy", (0,)', r"group \(0, 1, 1\) of copy must lie between"),
     ],
 )
-def test_faults_of_launches_are_reported(tmp_path: Path, old: str, new: str, reason: str) -> None:
+def test_faults_of_launches_are_reported(tmp_path, old, new, reason):
     assert old in HOST
     case = case_of(tmp_path, HOST.replace(old, new))
     found = measure_kernel(device_of(case), case, job_of(STEPS=1))
@@ -375,7 +375,7 @@ def arranged_job(packed: int) -> KernelJob:
     return dataclasses.replace(job_of(PACKED=packed), binary=binary)
 
 
-def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path: Path) -> None:
+def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path):
     case = case_of(tmp_path, ARRANGED)
     device = arranged_device(case)
     found = [measure_kernel(device, case, arranged_job(packed)) for packed in (1, 0, 1, 0, 0, 1)]
@@ -383,7 +383,7 @@ def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path: Path) -
     assert [m.outcome for m in found] == [Outcome.OK] * 8
 
 
-def test_arrangement_on_the_device_is_only_written_again_when_interleaved(tmp_path: Path) -> None:
+def test_arrangement_on_the_device_is_only_written_again_when_interleaved(tmp_path):
     case = case_of(tmp_path, ARRANGED)
     arranged = case.arranged(TrackedConfig(Config({"PACKED": 0})))
     assert list(case.to_write(arranged, interleaved=False)) == ["pairs"]
@@ -394,7 +394,7 @@ def test_arrangement_on_the_device_is_only_written_again_when_interleaved(tmp_pa
     assert list(case.to_write(arranged, interleaved=False)) == ["pairs"]
 
 
-def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path: Path) -> None:
+def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path):
     case = case_of(tmp_path, "INOUT = ('pairs',)\n" + ARRANGED)
 
     def spoiling(pairs: Array, y: Array) -> None:
@@ -422,7 +422,7 @@ def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path
         ("{} if", "{'pairs': arguments['pairs'].T} if", "not contiguous"),
     ],
 )
-def test_faults_of_arrange_are_reported(tmp_path: Path, old: str, new: str, reason: str) -> None:
+def test_faults_of_arrange_are_reported(tmp_path, old, new, reason):
     case = case_of(tmp_path, ARRANGED.replace(old, new))
     with pytest.raises(LaunchFailed, match=reason):
         case.arranged(TrackedConfig(Config({"PACKED": 1})))

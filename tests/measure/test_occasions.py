@@ -23,7 +23,7 @@ from harness.measure.trial.occasions import (
     why_too_good,
     without_unshown_gain,
 )
-from tests.helpers.fake_kernels import FOUR, OpenFake
+from tests.helpers.fake_kernels import FOUR
 from tests.helpers.fakes import Array, FakeDevice, twice
 
 CONFIG = Config({"V": 1})
@@ -37,19 +37,19 @@ def ok(*samples_s: float, **changes: object) -> Measurement:
 WRONG = Measurement(CONFIG, FOUR, Outcome.WRONG_RESULT, message="y[0] is 1, expected 2", wall_s=1.0)
 
 
-def test_timing_knows_the_samples_of_each_occasion() -> None:
+def test_timing_knows_the_samples_of_each_occasion():
     split = Timing((1.0, 2.0, 3.0), occasions=(2, 1))
     assert split.by_occasion == ((1.0, 2.0), (3.0,))
     assert Timing((1.0, 2.0)).by_occasion == ((1.0, 2.0),)
 
 
 @pytest.mark.parametrize("occasions", [(1, 1), (3, 0), (2, 2)])
-def test_occasions_that_do_not_hold_the_samples_are_refused(occasions: tuple[int, ...]) -> None:
+def test_occasions_that_do_not_hold_the_samples_are_refused(occasions):
     with pytest.raises(ValueError, match="3 samples in all"):
         Timing((1.0, 2.0, 3.0), occasions=occasions)
 
 
-def test_rounds_are_split_as_evenly_as_possible() -> None:
+def test_rounds_are_split_as_evenly_as_possible():
     blocks = split_rounds(20, (2, 2, 3, 3, 4, 4))
     assert [block.rounds for block in blocks] == [4, 4, 3, 3, 3, 3]
     assert [block.seed for block in blocks] == [2, 2, 3, 3, 4, 4]
@@ -58,12 +58,12 @@ def test_rounds_are_split_as_evenly_as_possible() -> None:
     assert [block.rounds for block in split_rounds(2, (0, 0, 0))] == [1, 1, 1]
 
 
-def test_rounds_of_one_occasion_need_no_new_load() -> None:
+def test_rounds_of_one_occasion_need_no_new_load():
     assert split_rounds(7, (0,)) == [Block(7)]
     assert split_rounds(7, (1,)) == [Block(7, 1, is_reloaded=True)]
 
 
-def test_measurements_of_occasions_are_one_measurement() -> None:
+def test_measurements_of_occasions_are_one_measurement():
     parts = [
         ok(1.0, 2.0, warmup_s=(9.0,), wall_s=1.0, observed={"cpu_s": 1.0}, host_read=("V",)),
         ok(3.0, warmup_s=(8.0,), wall_s=2.0, observed={"cpu_s": 3.0}, host_read=("U",)),
@@ -74,7 +74,7 @@ def test_measurements_of_occasions_are_one_measurement() -> None:
     assert found.host_read == ("U", "V")
 
 
-def test_a_gpu_that_was_throttled_on_any_occasion_was_throttled_and_samples_are_counted() -> None:
+def test_a_gpu_that_was_throttled_on_any_occasion_was_throttled_and_samples_are_counted():
     parts = [ok(1.0, observed={"throttled": 0.0, SM_CLOCK_MHZ: 900.0 + n}) for n in range(3)]
     parts.append(ok(1.0, observed={"throttled_by_hw_thermal": 1.0, THROTTLED_SAMPLES: 2}))
     parts.append(ok(1.0, observed={"throttled": 1.0, THROTTLED_SAMPLES: 3}))
@@ -83,7 +83,7 @@ def test_a_gpu_that_was_throttled_on_any_occasion_was_throttled_and_samples_are_
     assert found == {**throttled, SM_CLOCK_MHZ: 901}
 
 
-def test_failure_on_a_later_occasion_is_the_outcome_and_ends_the_configuration() -> None:
+def test_failure_on_a_later_occasion_is_the_outcome_and_ends_the_configuration():
     answers = {1: [ok(1.0), ok(2.0)], 2: [WRONG, ok(2.0)], 3: [ok(4.0)]}
     asked = []
 
@@ -105,7 +105,7 @@ Measured = Callable[[FakeDevice, Sequence[int]], list[Measurement]]
 
 
 @pytest.fixture
-def measured(fake_here: OpenFake) -> Measured:
+def measured(fake_here) -> Measured:
     """Measures two configurations interleaved, four rounds on occasions with these seeds."""
 
     def measure(device: FakeDevice, seeds: Sequence[int]) -> list[Measurement]:
@@ -126,9 +126,7 @@ class BindingDevice(FakeDevice):
 
 
 @pytest.mark.parametrize(("seeds", "rounds", "loads"), [((2, 2, 3), (2, 1, 1), 3), ((0,), (), 0)])
-def test_every_occasion_loads_and_allocates_anew_but_the_only_one(
-    measured: Measured, seeds: Sequence[int], rounds: tuple[int, ...], loads: int
-) -> None:
+def test_every_occasion_loads_and_allocates_anew_but_the_only_one(measured, seeds, rounds, loads):
     device = BindingDevice()
     found = measured(device, seeds)
     assert [m.timing.occasions for m in found] == [rounds] * 2
@@ -136,14 +134,14 @@ def test_every_occasion_loads_and_allocates_anew_but_the_only_one(
     assert (device.unloads, device.binds) == (loads, 1 + loads)
 
 
-def test_occasions_of_a_seed_have_two_sets_of_data_the_search_one(measured: Measured) -> None:
+def test_occasions_of_a_seed_have_two_sets_of_data_the_search_one(measured):
     for seeds, sets in [((2, 2), 2), ((2, 4), 4), ((SEARCH_SEED, SEARCH_SEED), 1)]:
         device = FakeDevice()
         measured(device, seeds)
         assert len({tuple(launch["x"]) for launch in device.launched}) == sets, seeds
 
 
-def test_each_launch_draws_one_of_two_sets_of_data(measured: Measured) -> None:
+def test_each_launch_draws_one_of_two_sets_of_data(measured):
     device = FakeDevice()
     assert [m.outcome for m in measured(device, (2,) * 60)] == [Outcome.OK] * 2
     contents = [tuple(launch["x"]) for launch in device.launched]
@@ -173,11 +171,11 @@ DEFAULT, OTHER = Config({"A": 0}), Config({"A": 1})
         (2e-8, 2.9e-7, "it is 14.5 times as fast as the default"),
     ],
 )
-def test_time_that_is_too_good(time_s: float, default_s: float | None, reason: str | None) -> None:
+def test_time_that_is_too_good(time_s, default_s, reason):
     assert why_too_good(time_s, default_s, FLOOR_S) == reason
 
 
-def test_less_than_the_work_takes_at_the_peak_is_too_good_unless_the_default_is_as_fast() -> None:
+def test_less_than_the_work_takes_at_the_peak_is_too_good_unless_the_default_is_as_fast():
     reason = "its 1.00 ms are less than its work takes at the device's peak (2.00 ms)"
     assert why_too_good(1e-3, None, FLOOR_S, 2e-3) == reason
     assert why_too_good(1e-3, 3e-3, FLOOR_S, 2e-3) == reason
@@ -211,7 +209,7 @@ def is_shown(
     return UNCLAIMED not in found.observed
 
 
-def test_gain_of_which_more_than_half_is_of_data_that_were_seen_is_not_shown() -> None:
+def test_gain_of_which_more_than_half_is_of_data_that_were_seen_is_not_shown():
     for new_s, shown in [(0.5, True), (0.75, True), (0.76, False), (1.0, False)]:
         assert is_shown(0.5, new_s, 0.5) is shown, new_s
     assert is_shown(0.5, 1.0, 1.0, cold_s=0.5), "new to the device, as each time"
@@ -219,7 +217,7 @@ def test_gain_of_which_more_than_half_is_of_data_that_were_seen_is_not_shown() -
     assert not is_shown(0.90, 1.0, 0.90)
 
 
-def test_the_least_of_the_first_runs_count_since_other_work_only_makes_runs_longer() -> None:
+def test_the_least_of_the_first_runs_count_since_other_work_only_makes_runs_longer():
     default = of_final(DEFAULT, 1.0, [1.0] * 12)
     for firsts, shown in [
         ([9, 9, 9, 9, 9, 9, 9, 0.5, 9, 0.5, 9, 9], True),  # one on new data is as fast
@@ -229,7 +227,7 @@ def test_the_least_of_the_first_runs_count_since_other_work_only_makes_runs_long
         assert (UNCLAIMED not in found.observed) is shown
 
 
-def test_reason_has_the_times() -> None:
+def test_reason_has_the_times():
     default = of_final(DEFAULT, 1.0, [1.0] * 12)
     firsts = ([1.0] * 2 + [0.1] * 4) * 2
     kept = without_unshown_gain(of_final(OTHER, 0.1, firsts), default, SEEDS, 0.0)
@@ -244,14 +242,14 @@ def test_reason_has_the_times() -> None:
     )
 
 
-def test_first_runs_after_each_copy_may_take_twice_as_long_and_what_the_default_needs() -> None:
+def test_first_runs_after_each_copy_may_take_twice_as_long_and_what_the_default_needs():
     for first_s, shown in [(0.39, True), (0.41, False)]:
         assert is_shown(0.2, first_s, first_s) is shown
     for first_s, shown in [(0.99, True), (1.01, False)]:
         assert is_shown(0.2, first_s, first_s, cold_s=0.3) is shown
 
 
-def test_a_default_has_no_gain_and_a_failure_no_time() -> None:
+def test_a_default_has_no_gain_and_a_failure_no_time():
     default = of_final(DEFAULT, 1.0, [9.0] * 2 + [1.0] * 10)
     assert without_unshown_gain(default, default, SEEDS, 0.0) is default
     failed = Measurement(OTHER, FOUR, Outcome.WRONG_RESULT, message="wrong")
@@ -259,7 +257,7 @@ def test_a_default_has_no_gain_and_a_failure_no_time() -> None:
     assert without_unshown_gain(default, failed, SEEDS, 0.0) is default
 
 
-def test_first_launches_may_differ_by_what_any_launch_costs() -> None:
+def test_first_launches_may_differ_by_what_any_launch_costs():
     """A GPU whose driver needs 4 us more for a first launch."""
     for first_s, shown in [(6e-6, True), (9e-6, False)]:
         times_s = 1.5e-6, first_s, 1.5e-6
@@ -292,7 +290,7 @@ Search = Callable[[Callable[[Array, Array], float]], tuple[Measurement, ByValue]
 
 
 @pytest.fixture
-def search(fake_here: OpenFake) -> Search:
+def search(fake_here) -> Search:
     """Measures the default, which takes 1 s, and then another configuration, as a search does."""
 
     def searched(other: Callable[[Array, Array], float]) -> tuple[Measurement, ByValue]:
@@ -309,7 +307,7 @@ def search(fake_here: OpenFake) -> Search:
     return searched
 
 
-def test_time_that_is_true_on_new_data_stays(search: Search) -> None:
+def test_time_that_is_true_on_new_data_stays(search):
     found, device = search(lambda x, y: 0.05)
     assert found.time_s == 0.05
     assert found.message == "it is 20 times as fast as the default; measured again on new data"
@@ -318,13 +316,13 @@ def test_time_that_is_true_on_new_data_stays(search: Search) -> None:
     assert len(data) == 3, "once: the data of the search, and two new sets"
 
 
-def test_time_that_is_plausible_is_not_measured_again(search: Search) -> None:
+def test_time_that_is_plausible_is_not_measured_again(search):
     found, device = search(lambda x, y: 0.1)
     assert not found.message
     assert len({tuple(launch["x"]) for launch in device.launched}) == 1
 
 
-def test_kernel_that_copies_an_earlier_result_is_wrong_on_new_data(search: Search) -> None:
+def test_kernel_that_copies_an_earlier_result_is_wrong_on_new_data(search):
     kept: list[Array] = []
 
     def copies(x: Array, y: Array) -> float:
@@ -339,7 +337,7 @@ def test_kernel_that_copies_an_earlier_result_is_wrong_on_new_data(search: Searc
     assert found.message.startswith("it is 1,000 times as fast as the default, but on new data: ")
 
 
-def test_kernel_that_recognises_data_has_the_time_of_its_first_runs(search: Search) -> None:
+def test_kernel_that_recognises_data_has_the_time_of_its_first_runs(search):
     seen: set[float] = set()
 
     def recognises(x: Array, y: Array) -> float:
@@ -360,7 +358,7 @@ Interleave = Callable[[ByValue, int], list[Measurement]]
 
 
 @pytest.fixture
-def interleave(fake_here: OpenFake) -> Interleave:
+def interleave(fake_here) -> Interleave:
     """Measures so many kernels of a device, 4 rounds of each."""
 
     def measured(device: ByValue, count: int) -> list[Measurement]:
@@ -374,7 +372,7 @@ def interleave(fake_here: OpenFake) -> Interleave:
     return measured
 
 
-def test_configuration_that_overwrites_an_input_fails_alone(interleave: Interleave) -> None:
+def test_configuration_that_overwrites_an_input_fails_alone(interleave):
     def spoils(x: Array, y: Array) -> None:
         y[...] = 2 * x
         x[0] += 1
@@ -398,7 +396,7 @@ class WrongAt:
         y[...] = 0 if self.count == self.run else 2 * x
 
 
-def test_kernel_that_is_wrong_at_times_stays_wrong_when_repeated(interleave: Interleave) -> None:
+def test_kernel_that_is_wrong_at_times_stays_wrong_when_repeated(interleave):
     together, alone = WrongAt(2), WrongAt(1)
     found = interleave(ByValue(together, twice), 2)
     assert [each.outcome for each in found] == [Outcome.WRONG_RESULT, Outcome.OK]

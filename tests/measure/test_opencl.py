@@ -65,7 +65,7 @@ def device() -> OpenClDevice:
 
 
 @pytest.fixture(scope="module")
-def run(device: OpenClDevice, compiler: OpenClCompiler) -> Run:
+def run(device, compiler) -> Run:
     """Binds the arguments, and launches a kernel with them unless the launch names others."""
     module = device.load(compiler.compile(Program(KERNEL, (), ())))
 
@@ -81,7 +81,7 @@ def run(device: OpenClDevice, compiler: OpenClCompiler) -> Run:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
+def write(tmp_path) -> Write:
     """Writes headers into a folder with a space in its name; a program that includes them."""
     folder = tmp_path / "in a folder"
 
@@ -106,20 +106,18 @@ def write(tmp_path: Path) -> Write:
         ),
     ],
 )
-def test_messages_name_the_line_in_and_after_an_include(
-    write: Write, compiler: OpenClCompiler, text: str, headers: dict[str, str], place: str
-) -> None:
+def test_messages_name_the_line_in_and_after_an_include(write, compiler, text, headers, place):
     with pytest.raises(BuildFailed, match=rf"{place}: .*'wrong'"):
         compiler.compile(write(f'#line 1 "source.cl"\n{text}', **headers))
 
 
-def test_include_is_looked_for_beside_the_including_file_first(write: Write) -> None:
+def test_include_is_looked_for_beside_the_including_file_first(write):
     program = write('#include "deep/k.h"', deep__k='#include "m.h"', deep__m="near", m="far")
     assert "near" in inlined(program)
     assert "far" not in inlined(program)
 
 
-def test_include_in_brackets_is_in_those_folders(write: Write, compiler: OpenClCompiler) -> None:
+def test_include_in_brackets_is_in_those_folders(write, compiler):
     text = "#include <deep/k.h>\n#include <not_there.h>"
     program = write(text, deep__k="#include <m.h>", deep__m="near", m="far")
     lines = inlined(program).split("\n")
@@ -129,7 +127,7 @@ def test_include_in_brackets_is_in_those_folders(write: Write, compiler: OpenClC
     compiler.compile(write("#include <k.h>\nkernel void f() { int i = K; }", k="#define K 1\n"))
 
 
-def test_include_within_a_comment_stays_one_and_a_file_is_written_in_once(write: Write) -> None:
+def test_include_within_a_comment_stays_one_and_a_file_is_written_in_once(write):
     text = '/* "quoted\n#include "k.h"\n// */ int a; // /*\n#include "k.h"\n'
     lines = inlined(write(text, k="included")).split("\n")
     assert lines.count("included") == 1
@@ -138,7 +136,7 @@ def test_include_within_a_comment_stays_one_and_a_file_is_written_in_once(write:
     assert inlined(itself).count("#define K") == 1
 
 
-def test_pragma_once_holds(write: Write, compiler: OpenClCompiler) -> None:
+def test_pragma_once_holds(write, compiler):
     once = "#pragma once\nconstant int k = 1;\n"
     compiler.compile(write('#include "k.h"\n#include "k.h"\nkernel void f() {}', k=once))
     twice = "constant int k = 1;\n"
@@ -146,7 +144,7 @@ def test_pragma_once_holds(write: Write, compiler: OpenClCompiler) -> None:
         compiler.compile(write('#include "k.h"\n#include "k.h"\nkernel void f() {}', k=twice))
 
 
-def test_include_that_changed_meanwhile_is_refused(write: Write, compiler: OpenClCompiler) -> None:
+def test_include_that_changed_meanwhile_is_refused(write, compiler):
     program = write('#include "k.h"\n', k="#define K 1\n")
     write("", k="#define K 2\n")
     with pytest.raises(BuildFailed, match=r"k\.h has changed since the run began"):
@@ -190,15 +188,15 @@ NO_VECTOR = r"c, is float2, .* passes {}; .* np\.void\("
     ],
 )
 def test_launch_that_does_not_fit_the_kernel_fails_and_the_next_one_works(
-    device: OpenClDevice, run: Run, launch: Launch, arguments: dict[str, Argument], reason: str
-) -> None:
+    device, run, launch, arguments, reason
+):
     with pytest.raises(LaunchFailed, match=reason):
         run(launch, arguments)
     run(F, FITTING)
     assert (device.read("y")[:8] == 6).all()
 
 
-def test_a_launch_is_checked_again_with_other_arguments(device: OpenClDevice, run: Run) -> None:
+def test_a_launch_is_checked_again_with_other_arguments(device, run):
     launch = dataclasses.replace(F, arguments=("y", np.int32(3), np.float32(2)))
     for _ in range(2):
         run(launch, {"y": Y.copy()})
@@ -207,13 +205,13 @@ def test_a_launch_is_checked_again_with_other_arguments(device: OpenClDevice, ru
         run(launch, {"y": Y.astype(np.int32)})
 
 
-def test_vectors_complex_and_booleans_fit_their_elements(device: OpenClDevice, run: Run) -> None:
+def test_vectors_complex_and_booleans_fit_their_elements(device, run):
     for number in (np.complex64(1 + 2j), np.void((1, 2), "f4, f4")):
         run(VECTORS, COMPLEX | {"c": number})
         np.testing.assert_array_equal(device.read("y").reshape(4, 4), [[1, 2, 1, 4]] * 4)
 
 
-def test_local_pointer_gets_the_launchs_shared_memory(device: OpenClDevice, run: Run) -> None:
+def test_local_pointer_gets_the_launchs_shared_memory(device, run):
     for shared_bytes in (64, device.limits.max_local_bytes - 4):
         run(launch_of("neighbours", 16, shared_bytes=shared_bytes), WITH_N)
         np.testing.assert_array_equal(device.read("y"), np.roll(np.arange(16), -1) + 10)
@@ -224,12 +222,12 @@ def test_local_pointer_gets_the_launchs_shared_memory(device: OpenClDevice, run:
 # ------------------------------------------------------------------------------ logs and caches
 
 
-def test_build_reports_the_local_memory_of_its_kernels(compiler: OpenClCompiler) -> None:
+def test_build_reports_the_local_memory_of_its_kernels(compiler):
     text = "kernel void f(global int *y) { local int a[64]; a[y[0]] = 1; y[1] = a[y[2]]; }"
     assert compiler.compile(Program(text, (), ())).build.shared_bytes == 256
 
 
-def test_log_of_a_failed_build_holds_the_compilers_words_alone(compiler: OpenClCompiler) -> None:
+def test_log_of_a_failed_build_holds_the_compilers_words_alone(compiler):
     with pytest.raises(BuildFailed) as caught:
         compiler.compile(Program("kernel void f() { int a = b; }", ("-DX=1",), ()))
     lines = str(caught.value).splitlines()
@@ -237,9 +235,7 @@ def test_log_of_a_failed_build_holds_the_compilers_words_alone(compiler: OpenClC
     assert not [line for line in lines if "clBuildProgram" in line or "options" in line]
 
 
-def test_options_of_the_environment_are_part_of_the_identity(
-    compiler: OpenClCompiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_of_the_environment_are_part_of_the_identity(compiler, monkeypatch):
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS", raising=False)
     before = compiler.identity
     monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-fast-relaxed-math")
@@ -257,7 +253,7 @@ OpenClDevice(name).load(OpenClCompiler(name).compile(Program(text, (), ())))
 
 
 @pytest.mark.slow
-def test_pocl_keeps_its_code_in_our_cache(tmp_path: Path) -> None:
+def test_pocl_keeps_its_code_in_our_cache(tmp_path):
     # PoCL looks for its folder once a process.
     environment = {name: v for name, v in os.environ.items() if name != "POCL_CACHE_DIR"}
     environment["HARNESS_CACHE_DIR"] = str(tmp_path)
@@ -266,7 +262,7 @@ def test_pocl_keeps_its_code_in_our_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["PyOpenCL is missing", "no OpenCL device"])
-def test_what_is_missing_says_the_install(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+def test_what_is_missing_says_the_install(monkeypatch, missing):
     if "PyOpenCL" in missing:
         monkeypatch.setitem(sys.modules, "pyopencl", None)
     else:
@@ -276,7 +272,7 @@ def test_what_is_missing_says_the_install(monkeypatch: pytest.MonkeyPatch, missi
         usable_devices()[0]
 
 
-def test_unpinned_threads_are_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpinned_threads_are_another_environment(monkeypatch):
     name = usable_devices()[0]
     if name.is_gpu:
         pytest.skip("a GPU's driver has no threads to pin")
@@ -289,7 +285,7 @@ def test_unpinned_threads_are_another_environment(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a CPU with one core has no parts")
-def test_parts_of_a_cpu_are_equal_devices_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_a_cpu_are_equal_devices_side_by_side(monkeypatch):
     if usable_devices()[0].is_gpu:
         pytest.skip("there is a GPU")
     whole = usable_devices()[0].units
@@ -338,7 +334,7 @@ class Record(ctypes.Structure):
         (b"znver3", "generic", b"znver3"),  # the record is without the name
     ],
 )
-def test_refused_name_becomes_a_level_of_x86_64(recorded: bytes, device: str, named: bytes) -> None:
+def test_refused_name_becomes_a_level_of_x86_64(recorded, device, named):
     record = Record(name=recorded)
     name_processor(f"{VERSION}{device}", ctypes.addressof(record))
     assert record.name.startswith(named)

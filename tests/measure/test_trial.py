@@ -27,7 +27,7 @@ JOB = fake_job()
 (LAUNCH,) = JOB.launches
 
 
-def test_good_configuration_is_verified_warmed_up_and_timed() -> None:
+def test_good_configuration_is_verified_warmed_up_and_timed():
     device = bound_device(times_s=(9.0, 8.0, 1.0, 2.0, 3.0, 4.0))
     sampling = dataclasses.replace(JOB.sampling, warmup=2)
     given = fake_job(sampling=sampling)
@@ -41,7 +41,7 @@ def test_good_configuration_is_verified_warmed_up_and_timed() -> None:
 
 
 @pytest.mark.parametrize("too_slow", [4, 5])
-def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow: int) -> None:
+def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow):
     late = iter([*[False] * 2, *[True] * too_slow])
 
     class Device(FakeDevice):
@@ -61,7 +61,7 @@ def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow: i
         assert found.message.startswith("the host is late, 5 times in a row. Close other programs")
 
 
-def test_sampling_stops_when_clearly_worse_than_the_best() -> None:
+def test_sampling_stops_when_clearly_worse_than_the_best():
     found = measure_kernel(bound_device(times_s=(1.0,) * 9), DATA, fake_job(best_s=0.1))
     assert (found.timing.count, found.timing.stopped) == (2, StopReason.WORSE)
 
@@ -72,7 +72,7 @@ def fills_of(device: FakeDevice) -> list[Fill]:
     return [f for y in held for f in FILLS if y.tobytes() == f.array(y.shape, y.dtype).tobytes()]
 
 
-def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_them() -> None:
+def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_them():
     device = bound_device()
     long = dataclasses.replace(JOB.sampling, repeats=60, min_repeats=60)
     assert measure_kernel(device, DATA, fake_job(sampling=long)).outcome is Outcome.OK
@@ -83,7 +83,7 @@ def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_th
     assert fills[3:6] * 19 != fills[3:60], "they take no turns"
 
 
-def test_every_run_of_a_sample_and_of_a_round_begins_with_a_fill() -> None:
+def test_every_run_of_a_sample_and_of_a_round_begins_with_a_fill():
     device = bound_device()
     device.tick_s = 1e-4
     alone = measure_kernel(device, DATA, JOB)
@@ -96,7 +96,7 @@ def test_every_run_of_a_sample_and_of_a_round_begins_with_a_fill() -> None:
 @pytest.mark.parametrize("expected", [np.zeros(4), np.full(4, np.nan), np.arange(4) - 1.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.bool_])
 @pytest.mark.parametrize("repeats", [1, 4])
-def test_unwritten_output_is_never_right(expected: Array, dtype: type, repeats: int) -> None:
+def test_unwritten_output_is_never_right(expected, dtype, repeats):
     if dtype is not np.float32:
         expected = np.nan_to_num(expected, nan=7)
     right = expected.astype(dtype)
@@ -113,7 +113,7 @@ def test_unwritten_output_is_never_right(expected: Array, dtype: type, repeats: 
     assert "y[3] was never written (1 of 4 elements)" in found.message
 
 
-def test_kernel_that_writes_only_where_something_holds_is_shown_inout() -> None:
+def test_kernel_that_writes_only_where_something_holds_is_shown_inout():
     def sparse(x: Array, y: Array) -> None:
         y[:2] = x[:2]
 
@@ -127,7 +127,7 @@ def test_kernel_that_writes_only_where_something_holds_is_shown_inout() -> None:
     assert measure_kernel(bound_device(sparse), declared, JOB).outcome is Outcome.OK
 
 
-def test_run_of_several_launches_has_a_tick_for_each() -> None:
+def test_run_of_several_launches_has_a_tick_for_each():
     device = bound_device()
     device.tick_s = 1e-4
     found = measure_kernel(device, DATA, fake_job(launches=(LAUNCH,) * 3))
@@ -137,7 +137,7 @@ def test_run_of_several_launches_has_a_tick_for_each() -> None:
 
 
 @pytest.mark.parametrize("wrong", range(1, 6))
-def test_result_that_is_wrong_once_is_found(monkeypatch: pytest.MonkeyPatch, wrong: int) -> None:
+def test_result_that_is_wrong_once_is_found(monkeypatch, wrong):
     monkeypatch.setattr(kernel_checks, "CHECK_SHARE", math.inf)
     launches = iter(range(100))
 
@@ -151,7 +151,7 @@ def test_result_that_is_wrong_once_is_found(monkeypatch: pytest.MonkeyPatch, wro
     assert found.message.startswith(f"wrong result at run {wrong + 1}: ")
 
 
-def test_verifications_take_their_share_of_the_time_and_two_are_free() -> None:
+def test_verifications_take_their_share_of_the_time_and_two_are_free():
     time = CheckTime(work_s=100, draw=lambda: 0.5)
     for seconds in (1, 3):
         assert time.affords()
@@ -164,7 +164,7 @@ def test_verifications_take_their_share_of_the_time_and_two_are_free() -> None:
 
 @pytest.mark.parametrize("elapsed_s", [0.0, -1e-9, math.nan, math.inf])
 @pytest.mark.parametrize("index", [0, 1, 2])
-def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, index: int) -> None:
+def test_time_that_is_no_time_is_a_failed_launch(elapsed_s, index):
     device = bound_device(times_s=(*(1.0,) * index, elapsed_s))
     found = measure_kernel(device, DATA, JOB)
     assert found.outcome is Outcome.LAUNCH_FAILED
@@ -175,7 +175,7 @@ def fills_memory(x: Array, y: Array) -> None:
     raise OutOfDeviceMemory("4 bytes are free")
 
 
-def test_launch_or_twin_without_memory_is_nobodys_failure() -> None:
+def test_launch_or_twin_without_memory_is_nobodys_failure():
     found = measure_kernel(bound_device(fills_memory), DATA, JOB)
     assert (found.outcome, found.message) == (Outcome.OUT_OF_MEMORY, "4 bytes are free")
     assert not found.outcome.settles
@@ -188,7 +188,7 @@ def test_launch_or_twin_without_memory_is_nobodys_failure() -> None:
 # -------------------------------------------------------------------------------- interleaved
 
 
-def test_interleaved_configuration_without_memory_leaves_the_others() -> None:
+def test_interleaved_configuration_without_memory_leaves_the_others():
     lacking: list[float] = [1, 2, 3, 4, 5]
 
     def sometimes(x: Array, y: Array) -> None:
@@ -214,7 +214,7 @@ def samples_of(found: Sequence[Measurement]) -> list[tuple[float, ...]]:
     return [m.timing.samples_s for m in found if m.timing]
 
 
-def test_interleaved_configurations_have_one_sample_in_every_round() -> None:
+def test_interleaved_configurations_have_one_sample_in_every_round():
     found = measure_interleaved(counting_device(), [DATA], jobs(2), rounds=3)
     rounds = list(zip(*samples_of(found), strict=True))
     assert len(rounds) == 3
@@ -223,7 +223,7 @@ def test_interleaved_configurations_have_one_sample_in_every_round() -> None:
     assert {m.timing.stopped for m in found if m.timing} == {StopReason.INTERLEAVED}
 
 
-def test_order_in_a_round_is_random_and_repeats_with_its_seed() -> None:
+def test_order_in_a_round_is_random_and_repeats_with_its_seed():
     rounds, again, other_seed = (
         samples_of(measure_interleaved(counting_device(), [DATA], jobs(2), 100, seed))
         for seed in (1, 1, 2)
@@ -234,7 +234,7 @@ def test_order_in_a_round_is_random_and_repeats_with_its_seed() -> None:
     assert 30 < sum(one != other for one, other in pairwise(first)) < 70, "it does not alternate"
 
 
-def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last() -> None:
+def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last():
     launches = iter(range(100))
 
     def tires(x: Array, y: Array) -> None:
@@ -272,14 +272,14 @@ def beside_twin(kernel: str, twin: str, repeats: bool = False, **kernels: Kernel
     return measure_kernel(device, case, fake_job(kernel, twin=standard))
 
 
-def test_output_within_the_tolerance_must_still_be_the_twin_s_bit_for_bit() -> None:
+def test_output_within_the_tolerance_must_still_be_the_twin_s_bit_for_bit():
     assert beside_twin("near", twin="near").observed[BIT_EXACT] == 1
     found = beside_twin("near", "twice")
     assert found.outcome is Outcome.WRONG_RESULT
     assert "compared with the same configuration without flags: y[" in found.message
 
 
-def test_twin_is_run_once_for_all_that_are_held_against_it() -> None:
+def test_twin_is_run_once_for_all_that_are_held_against_it():
     device = bound_device()
     case = dataclasses.replace(DATA, twin_outputs={})
     alone = len(device_launches(device, case, JOB))
@@ -294,7 +294,7 @@ def device_launches(device: FakeDevice, case: KernelData, given: KernelJob) -> l
     return list(device.launched[before:])
 
 
-def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must() -> None:
+def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must():
     found = beside_twin("near", "unsteady", unsteady=unsteady)
     assert found.outcome is Outcome.OK
     assert found.observed[BIT_EXACT] == 0
@@ -303,13 +303,13 @@ def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must() 
     assert "two runs of the same configuration without flags differ in" in found.message
 
 
-def test_twin_that_fails_is_reported() -> None:
+def test_twin_that_fails_is_reported():
     found = beside_twin("twice", "nothing")
     assert found.outcome is Outcome.LAUNCH_FAILED
     assert "configuration without flags, to compare with, fails: wrong result" in found.message
 
 
-def test_equal_bits_have_one_digest_and_outputs_that_vary_have_none() -> None:
+def test_equal_bits_have_one_digest_and_outputs_that_vary_have_none():
     def bits(kernel: Kernel) -> float:
         return measure_kernel(bound_device(kernel), DATA, JOB).observed[OUTPUT_BITS]
 
@@ -323,7 +323,7 @@ WANT = np.arange(1, 201)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint32", "int64", "float16", "float32", "complex64"])
-def test_output_that_is_added_to_is_told_from_other_wrong_ones(dtype: str) -> None:
+def test_output_that_is_added_to_is_told_from_other_wrong_ones(dtype):
     before, want = FILLS[0], WANT.astype(dtype)
     fill = before.array(want.shape, want.dtype)
 

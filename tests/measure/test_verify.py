@@ -35,7 +35,7 @@ def array(dtype: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
-def test_one_wrong_element_is_found_where_it_is(dtype: str) -> None:
+def test_one_wrong_element_is_found_where_it_is(dtype):
     found = array(dtype)
     assert compare(array(dtype), found, EXACT) is None
     found[1, 2, 0] = not found[1, 2, 0] if dtype == "bool" else 99
@@ -46,7 +46,7 @@ def test_one_wrong_element_is_found_where_it_is(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*NUMBERS, "bfloat16"])
-def test_no_number_is_right_where_two_fills_were_left(dtype: str) -> None:
+def test_no_number_is_right_where_two_fills_were_left(dtype):
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     left = [fill.array((1,), kind) for fill in FILLS]
     for expected in (*left, np.zeros(1, kind), np.ones(1, kind), np.full(1, -1).astype(kind)):
@@ -56,14 +56,14 @@ def test_no_number_is_right_where_two_fills_were_left(dtype: str) -> None:
         assert finite == [True, False, True]
 
 
-def test_wrong_elements_are_not_taken_for_unwritten_ones() -> None:
+def test_wrong_elements_are_not_taken_for_unwritten_ones():
     (fill, *_), expected = FILLS, np.arange(256, dtype=np.uint8)
     worst = compare(expected[::-1].copy(), expected)
     assert describe_wrong(worst, expected[::-1].copy(), expected, fill) == str(worst)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_no_number_is_worse_than_any_error(bad: float) -> None:
+def test_what_is_no_number_is_worse_than_any_error(bad):
     found = np.ones(5, np.float32)
     found[1], found[3] = 1e30, bad
     worst = compare(found, np.ones(5))
@@ -72,14 +72,14 @@ def test_what_is_no_number_is_worse_than_any_error(bad: float) -> None:
     assert str(bad) in str(worst)
 
 
-def test_worst_is_the_worst_of_all_outputs() -> None:
+def test_worst_is_the_worst_of_all_outputs():
     right, off, far = np.zeros(2), np.array([0.0, 1.0]), np.array([5.0, 0.0])
     found = {"a": off, "b": far, "c": right}
     worst = verify(found, {"a": right, "b": right, "c": right}, Tolerance())
     assert (worst.argument, worst.index) == ("b", (0,))
 
 
-def test_bfloat16_is_compared_with_its_own_tolerance() -> None:
+def test_bfloat16_is_compared_with_its_own_tolerance():
     dtype = np.dtype(ml_dtypes.bfloat16)
     expected = np.linspace(0.5, 100, 64, dtype=np.float32).reshape(8, 8)
     assert is_comparable(dtype)
@@ -95,7 +95,7 @@ def test_bfloat16_is_compared_with_its_own_tolerance() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
 @pytest.mark.parametrize("size", [1e-7, 1.0, 1e4])
-def test_zeros_are_wrong_for_numbers_of_every_size(dtype: str, size: float) -> None:
+def test_zeros_are_wrong_for_numbers_of_every_size(dtype, size):
     expected = size * np.linspace(0.1, 1, 64)
     found = np.zeros(64, dtype)
     worst = compare(found, expected)
@@ -105,7 +105,7 @@ def test_zeros_are_wrong_for_numbers_of_every_size(dtype: str, size: float) -> N
     assert compare(found, expected, Tolerance(atol=size)) is None
 
 
-def test_small_numbers_may_have_the_rounding_errors_of_the_others() -> None:
+def test_small_numbers_may_have_the_rounding_errors_of_the_others():
     expected, error = np.array([3e4, -3e4, 1e-3]), np.array([0, 0, 0.1])
     assert compare(expected + error, expected, Tolerance(rtol=0.0, atol=0.01)) is not None
     assert compare((expected + error).astype(np.float32), expected) is None
@@ -113,7 +113,7 @@ def test_small_numbers_may_have_the_rounding_errors_of_the_others() -> None:
 
 
 @pytest.mark.parametrize("one", [1e-300, 1.0, 1e300])
-def test_size_is_the_root_mean_square_of_the_finite_numbers(one: float) -> None:
+def test_size_is_the_root_mean_square_of_the_finite_numbers(one):
     assert size_of(one * np.array([1.0, -7.0])) == pytest.approx(5 * one)
     assert size_of(np.array([one, np.nan, np.inf])) == pytest.approx(one)
     assert size_of(np.full(100_000, 3j * one)) == pytest.approx(3 * one)
@@ -121,7 +121,7 @@ def test_size_is_the_root_mean_square_of_the_finite_numbers(one: float) -> None:
 
 
 @pytest.mark.parametrize("values", [[], [0.0, 0.0], [np.nan, np.inf]])
-def test_size_of_numbers_that_have_none_is_1(values: list[float]) -> None:
+def test_size_of_numbers_that_have_none_is_1(values):
     assert size_of(np.array(values)) == 1.0
     assert size_of(np.array(True)) == 1.0
 
@@ -141,8 +141,8 @@ def test_size_of_numbers_that_have_none_is_1(values: list[float]) -> None:
     ],
 )
 def test_element_is_right_where_its_type_allows_the_difference(
-    found: np.ndarray, expected: np.ndarray, tolerance: Tolerance | None, is_right: bool
-) -> None:
+    found, expected, tolerance, is_right
+):
     worst = compare(found, expected, tolerance)
     assert (worst is None) is is_right
     if worst is not None:
@@ -152,7 +152,7 @@ def test_element_is_right_where_its_type_allows_the_difference(
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
-def test_integers_beyond_2_to_the_53_are_compared_exactly(dtype: str) -> None:
+def test_integers_beyond_2_to_the_53_are_compared_exactly(dtype):
     expected = np.array([2**53, 2**62], dtype)
     found = expected + np.array([1, 0], dtype)
     worst = compare(found, expected)
@@ -160,7 +160,7 @@ def test_integers_beyond_2_to_the_53_are_compared_exactly(dtype: str) -> None:
     assert "9007199254740993, expected 9007199254740992" in str(worst)
 
 
-def test_complex_element_is_reported_by_its_farther_part() -> None:
+def test_complex_element_is_reported_by_its_farther_part():
     expected = np.array([1 + 2j, 3 + 4j], np.complex64)
     worst = compare(expected + np.array([0, 1j], np.complex64), expected)
     assert (worst.argument, worst.index) == ("y.imag", (1,))
@@ -169,7 +169,7 @@ def test_complex_element_is_reported_by_its_farther_part() -> None:
     assert compare(np.array([1 + 2j]), np.array([1.0])).argument == "y.imag"
 
 
-def test_element_beyond_the_first_chunk_is_found() -> None:
+def test_element_beyond_the_first_chunk_is_found():
     expected = np.zeros((3, 100_000), np.float32)
     found = expected.copy()
     found[1, 7], found[2, 99_999] = 1.0, 3.0
@@ -177,7 +177,7 @@ def test_element_beyond_the_first_chunk_is_found() -> None:
     assert (worst.index, worst.wrong_count) == ((2, 99_999), 2)
 
 
-def test_ten_million_elements_are_compared_without_copies_of_them() -> None:
+def test_ten_million_elements_are_compared_without_copies_of_them():
     found = np.ones(10_000_000, np.float32)
     expected = np.ones(10_000_000)
     tracemalloc.start()
@@ -202,7 +202,7 @@ def test_ten_million_elements_are_compared_without_copies_of_them() -> None:
         ("clongdouble", (0.0, 0.0)),  # it has no tolerance of its own
     ],
 )
-def test_every_format_has_its_own_tolerances(dtype: str, tolerances: tuple[float, float]) -> None:
+def test_every_format_has_its_own_tolerances(dtype, tolerances):
     assert Tolerance().of(np.dtype(dtype), 1.0) == tolerances
 
 
@@ -214,15 +214,13 @@ def test_every_format_has_its_own_tolerances(dtype: str, tolerances: tuple[float
         ([3.0, 103.5], [1.0, 100.0], 0.01, 1.0),  # by 0.99 and 1.5
     ],
 )
-def test_the_worst_is_farthest_beyond_both_tolerances(
-    found: list[float], expected: list[float], rtol: float, atol: float
-) -> None:
+def test_the_worst_is_farthest_beyond_both_tolerances(found, expected, rtol, atol):
     worst = compare(np.array(found), np.array(expected), Tolerance(rtol, atol))
     assert (worst.index, worst.wrong_count) == ((1,), 2)
     assert worst.tolerance == pytest.approx(atol + rtol * expected[1])
 
 
-def test_of_equally_wrong_elements_and_outputs_the_first_is_the_worst() -> None:
+def test_of_equally_wrong_elements_and_outputs_the_first_is_the_worst():
     expected = np.zeros(100_000, np.float32)
     found = expected.copy()
     found[[5, 99_999]] = 2.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -79,24 +78,24 @@ def found(
         ("100 * x * w // 1", "int32", ""),
     ],
 )
-def test_weak_test_is_named(tmp_path: Path, result: str, dtype: str, weakness: str) -> None:
+def test_weak_test_is_named(tmp_path, result, dtype, weakness):
     named = found(tmp_path, result, dtype)
     assert any(text.startswith(weakness) for text in named) if weakness else not named
 
 
-def test_zeros_that_the_tolerance_of_the_space_lets_pass_are_named(tmp_path: Path) -> None:
+def test_zeros_that_the_tolerance_of_the_space_lets_pass_are_named(tmp_path):
     first, *_ = found(tmp_path, "1e-7 * x * w", within=Tolerance(atol=1e-6))
     assert first == "a kernel that writes zeros to y would pass. Lower atol, or scale the data"
     assert not found(tmp_path, "1e-7 * x * w")
 
 
-def test_in_out_array_that_no_run_needs_to_change_is_named(tmp_path: Path) -> None:
+def test_in_out_array_that_no_run_needs_to_change_is_named(tmp_path):
     more = 'INOUT = ("x",)\nreference = lambda arguments: {"x": arguments["x"]}\n'
     (first, *_) = found(tmp_path, "x", more=more)
     assert first == "a kernel that leaves x as it is would pass. Choose other data"
 
 
-def test_data_that_no_seed_changes_are_named(tmp_path: Path) -> None:
+def test_data_that_no_seed_changes_are_named(tmp_path):
     more = "made = arguments\narguments = lambda f, _: made(f, np.random.default_rng(0))\n"
     assert found(tmp_path, "x * w", more=more) == [
         "arguments() makes the same arrays for every seed, so a kernel that keeps results of "
@@ -104,7 +103,7 @@ def test_data_that_no_seed_changes_are_named(tmp_path: Path) -> None:
     ]
 
 
-def test_reference_that_takes_no_data_of_two_seeds_says_nothing(tmp_path: Path) -> None:
+def test_reference_that_takes_no_data_of_two_seeds_says_nothing(tmp_path):
     # w is the order of x, so one of another seed does not fit.
     more = (
         "made = arguments\n"
@@ -119,7 +118,7 @@ def test_reference_that_takes_no_data_of_two_seeds_says_nothing(tmp_path: Path) 
     assert not found(tmp_path, "0", more=more)
 
 
-def test_slow_reference_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_reference_is_computed_once(tmp_path, monkeypatch):
     assert found(tmp_path, "2 * x")
     monkeypatch.setattr(weak, "REFERENCE_S", 0.0)
     assert not found(tmp_path, "2 * x")
@@ -135,9 +134,7 @@ UNREAD = "warning: verify is weak on n=64: a kernel that does not read w would p
     [(check, "--run --compile 0"), (tune, "--test-limit 2 --database r.db")],
     ids=["check", "tune"],
 )
-def test_command_warns_of_a_weak_test_once_and_passes(
-    command: Callable[..., int], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_warns_of_a_weak_test_once_and_passes(command, words, tmp_path, capsys):
     (tmp_path / "weighted.py").write_text(HOST.format(result="2 * x", dtype="float32"))
     (tmp_path / "weighted.cl").write_text(SOURCE)
     (space := tmp_path / "weighted.yaml").write_text(SPACE)
