@@ -1,9 +1,5 @@
 """Every backend keeps the contract of harness.testing."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 
 from harness.measure.cuda.device import CudaDevice
@@ -30,7 +26,7 @@ kernel void twice(global const float *x, global float *y) {
 class TestOpenCl(CompilerContract, DeviceContract):
     @pytest.fixture(scope="class")
     @classmethod
-    def backend(cls) -> ExampleBackend:
+    def backend(cls):
         name = usable_devices()[0]
         return ExampleBackend(OpenClCompiler(name), lambda: OpenClDevice(name), OPENCL_TWICE)
 
@@ -42,7 +38,7 @@ class TestCuda(DeviceContract):
         params=[BINDINGS, pytest.param(PYCUDA, marks=[pytest.mark.pycuda, needs_pycuda])],
     )
     @classmethod
-    def backend(cls, request) -> Iterator[ExampleBackend]:
+    def backend(cls, request):
         with pytest.MonkeyPatch.context() as patch:
             request.getfixturevalue("nvidia")
             patch.setenv(PACKAGE, request.param)
@@ -52,7 +48,7 @@ class TestCuda(DeviceContract):
 class TestCudaCompilers(CompilerContract):
     @pytest.fixture(scope="class", params=BOTH)
     @classmethod
-    def backend(cls, request) -> ExampleBackend:
+    def backend(cls, request):
         compiler = open_nvrtc() if request.param is Nvrtc else Nvcc("sm_90")
         return ExampleBackend(compiler, FakeDevice, CUDA_TWICE)
 
@@ -64,5 +60,5 @@ class TestFake(CompilerContract, DeviceContract):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def backend(cls) -> ExampleBackend:
+    def backend(cls):
         return ExampleBackend(FakeCompiler(), FakeDevice, "kernel twice")

@@ -1,13 +1,10 @@
 """Builds: each once, remembered on disk, beside the measurements where that is harmless."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import os
 import shutil
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +25,7 @@ from tests.helpers.fakes import FAKE_SPACE, FakeBackend, read_journal
 def test_second_run_compiles_nothing_until_something_changes(fake_here, tmp_path):
     write_fake(tmp_path, 'V\n#include "twice.h"\nkernel twice')
 
-    def change(name: str, text: str) -> Build:
+    def change(name, text):
         """Write a file, and return the build of a measurer that opens then."""
         (tmp_path / name).write_text(text)
         measurer, space = fake_here(load_spec(tmp_path / "fake.yaml"))
@@ -45,7 +42,7 @@ def test_second_run_compiles_nothing_until_something_changes(fake_here, tmp_path
     assert not change("twice.cl", "V\nkernel twice").cached
 
 
-def overlaps(journal: Path) -> int:
+def overlaps(journal):
     """How many launches began during a compilation, or the other way round."""
     during, count = set(), 0
     times = []
@@ -141,11 +138,11 @@ BINARY = Binary(BUILD, b"\n\x00binary\nwith lines\n" + bytes(range(256)))
 
 
 @pytest.fixture
-def cache(tmp_path) -> BuildCache:
+def cache(tmp_path):
     return BuildCache(tmp_path)
 
 
-def entry(folder: Path) -> Path:
+def entry(folder):
     (path,) = folder.rglob("*.bin")
     return path
 
@@ -190,7 +187,7 @@ def test_entry_with_a_right_digest_and_no_build_is_no_entry(cache, tmp_path, rec
     "change", [{"text": "c"}, {"options": ("-O2",)}, {"options": ()}, {"includes": ("d",)}]
 )
 def test_key_changes_with_what_decides_the_build(change):
-    changed = dataclasses.replace(PROGRAM, **change)  # type: ignore[arg-type]
+    changed = dataclasses.replace(PROGRAM, **change)
     assert changed.key("compiler 1") != KEY
     assert PROGRAM.key("compiler 2") != KEY
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from harness.core.errors import LaunchFailed
-from harness.core.program import Argument, Contents, Launch, Program
+from harness.core.program import Launch, Program
 from harness.core.records import Outcome
 from harness.measure.bound import ZONE_BYTES, StrayWrite, stray_write, zone_bytes, zone_content
-from harness.measure.kernels.data import KernelJob
-from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.process.child import ChildLost
 from harness.measure.trial.occasions import Block
 from tests.helpers.fake_kernels import DeviceBackend, fake_job, fake_worker
-from tests.helpers.fakes import Array, FakeCompiler, FakeDevice
+from tests.helpers.fakes import FakeCompiler, FakeDevice
 
 OVERRUN = StrayWrite("y", 1670, behind=True)
 
@@ -43,51 +40,51 @@ class Spoilable(FakeDevice):
 
     reaches_copies = False
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.binds = 0
 
-    def bind(self, *sets: Mapping[str, Argument]) -> None:
+    def bind(self, *sets):
         super().bind(*sets)
         self.binds += 1
         self.strays = []
         self.reaches_copies = False
 
-    def restore(self, contents: Mapping[str, Contents]) -> None:
+    def restore(self, contents):
         super().restore(contents)
         if self.reaches_copies:
             self.bound["sum"][...] = 7
 
 
-def job_of(kernel: str, group: int = 4) -> KernelJob:
+def job_of(kernel, group=4):
     launch = Launch(kernel, (group,), (1,), ("x", "kept", "y", "sum"))
     return fake_job(kernel, launches=(launch,))
 
 
 @pytest.fixture
-def device() -> Spoilable:
+def device():
     """A device with a kernel that is right, and others that each spoil something."""
     device, runs = Spoilable(), itertools.count()
 
-    def right(x: Array, kept: Array, y: Array, total: Array) -> None:
+    def right(x, kept, y, total):
         y[...] = 2 * x
         total += x
 
-    def overruns(*arrays: Array) -> None:
+    def overruns(*arrays):
         device.strays = [OVERRUN]
 
-    def overruns_once(*arrays: Array) -> None:
+    def overruns_once(*arrays):
         right(*arrays)
         if next(runs) == 0:
             device.strays = [OVERRUN]
 
-    def overruns_far(*arrays: Array) -> None:
+    def overruns_far(*arrays):
         device.overran = True
 
-    def overwrites_input(x: Array, kept: Array, y: Array, total: Array) -> None:
+    def overwrites_input(x, kept, y, total):
         x[...] = 0
 
-    def reaches_copies(*arrays: Array) -> None:
+    def reaches_copies(*arrays):
         device.reaches_copies = True
 
     kernels = right, overruns, overruns_once, overruns_far, overwrites_input, reaches_copies
@@ -97,12 +94,12 @@ def device() -> Spoilable:
 
 
 @pytest.fixture
-def worker(tmp_path, device) -> DeviceWorker:
+def worker(tmp_path, device):
     """A worker with the data of an input on a device that can be spoilt."""
     return fake_worker(tmp_path, device, HOST)
 
 
-def outcome_of(worker: DeviceWorker, kernel: str) -> Outcome:
+def outcome_of(worker, kernel):
     found = worker.run(job_of(kernel))
     return found.outcome
 
@@ -168,7 +165,7 @@ def test_data_are_copied_once_for_right_kernels(device, worker):
 
 
 def test_full_device_is_replaced(device, worker, monkeypatch):
-    def refuses(_: object) -> None:
+    def refuses(_):
         raise LaunchFailed("no memory")
 
     monkeypatch.setattr(device, "bind", refuses)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pyopencl
@@ -12,14 +11,13 @@ import pytest
 from harness.compare.matching import match
 from harness.compare.reading import KernelResults
 from harness.core.errors import LaunchFailed, UsageError
-from harness.core.program import Binary, Launch, Program
+from harness.core.program import Launch, Program
 from harness.core.records import COLD, WARM, Environment
 from harness.measure.choose import open_measurer, with_cache
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
-from harness.space_file import Spec
 from tests.helpers.cubins import cubin
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
@@ -28,7 +26,7 @@ from tests.helpers.listed_devices import AMD, CPU, backend_of
 L2_BYTES = 50 << 20  # of the stand-in
 
 
-def spec_of(folder: Path, measure: str) -> Spec:
+def spec_of(folder, measure):
     """Write and load a space with these options of `measure`."""
     kernel = "kernel void twice(global double *x, global double *y) { y[0] = V; }"
     return write_fake(folder, kernel, FAKE_SPACE.replace("{repeats: 4, min_repeats: 3}", measure))
@@ -49,7 +47,7 @@ def test_gpus_are_cold_and_cpus_warm(tmp_path, measure, device, cache):
 
 
 @pytest.fixture
-def twice() -> Binary:
+def twice():
     text = "kernel void twice(global float *x) { x[get_global_id(0)] *= 2; }"
     return OpenClCompiler(usable_devices()[0]).compile(Program(text, (), ()))
 
@@ -57,11 +55,11 @@ def twice() -> Binary:
 TWICE = Launch("twice", (4,), (1,), ("x",))
 
 
-def runs_noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+def runs_noted(monkeypatch):
     """Note the sizes of all kernels that OpenCL runs."""
     run, sizes = pyopencl.enqueue_nd_range_kernel, list[tuple[int, ...]]()
 
-    def noted(queue: object, kernel: object, size: tuple[int, ...], *more: object) -> object:
+    def noted(queue, kernel, size, *more):
         sizes.append(tuple(size))
         return run(queue, kernel, size, *more)
 
@@ -138,7 +136,7 @@ def test_warm_caches_are_left_alone(twice, monkeypatch):
 # ------------------------------------------------------------------------------- kept apart
 
 
-def environment(cache: str) -> Environment:
+def environment(cache):
     return Environment("opencl", "a device", "a platform", "1", "a compiler", cache)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import SpecError
-from harness.core.program import Program
 from harness.core.records import Config
 from harness.measure.choose import fitted_backend
 from harness.measure.cuda.gpus import NVCC, NVRTC
@@ -18,7 +17,7 @@ from harness.measure.devices import Backend
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.compilers import needs_nvcc, needs_nvrtc
 
 NAMED = (
@@ -50,7 +49,7 @@ OPENCL = (
 
 
 @pytest.fixture
-def folder(tmp_path) -> Path:
+def folder(tmp_path):
     for name in ("src", "lib"):
         (tmp_path / name).mkdir()
     (tmp_path / "src/scale.cu").write_text(CUDA)
@@ -63,12 +62,12 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-def loaded(folder: Path, compiler: str = SETTINGS) -> Spec:
+def loaded(folder, compiler=SETTINGS):
     (folder / "space.yaml").write_text(SPACE.format(compiler=compiler))
     return load_spec(folder / "space.yaml")
 
 
-def program(spec: Spec, language: str) -> Program:
+def program(spec, language):
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     return make_program(spec, space, Config({"BLOCK": 32}), language)
 
@@ -84,7 +83,7 @@ def test_each_compiler_gets_its_own_settings(folder):
 
 
 def test_options_and_included_files_are_in_the_identity_not_the_deadline(folder):
-    def identity(**changes: str) -> tuple[str, str]:
+    def identity(**changes):
         text = SETTINGS
         for old, new in changes.items():
             assert old in text

@@ -1,11 +1,9 @@
 """CUDA without its device: checks of launches, packed arguments, and what can be missing."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -71,7 +69,7 @@ def test_each_argument_lies_at_a_multiple_of_its_own_size():
 # ------------------------------------------------------------------------- what is missing here
 
 
-def gpu(arch: str) -> CudaGpu:
+def gpu(arch):
     return CudaGpu(0, "a GPU", "GPU-aa", "0000:1B:00.0", arch, 80 << 30)
 
 
@@ -112,10 +110,10 @@ def test_missing_driver_is_reported_with_its_next_step(monkeypatch):
 def imports(monkeypatch):
     """Makes the import of a package fail; without an error, as where it is not installed."""
 
-    def fail(package: str, error: Exception | None = None) -> None:
+    def fail(package, error=None):
         before = importlib.import_module
 
-        def imported(name: str) -> ModuleType:
+        def imported(name):
             if name.startswith(package):
                 raise error or ModuleNotFoundError(f"No module named {package!r}")
             return before(name)

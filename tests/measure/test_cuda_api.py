@@ -1,22 +1,19 @@
 """The calls of NVIDIA's driver, by each Python package that makes them, and the clock around
 launches; on a GPU where there is one, else over its stand-in."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from harness.core.program import Binary, Launch
+from harness.core.program import Launch
 from harness.measure.cuda.bindings import BindingsDriver, LaunchShape
 from harness.measure.cuda.device import CudaDevice
-from harness.measure.cuda.gpus import PACKAGE, PYCUDA, CudaDriver, list_gpus, load_driver
+from harness.measure.cuda.gpus import PACKAGE, PYCUDA, list_gpus, load_driver
 from harness.measure.cuda.module import PTX
 from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.kernels.data import KernelData
@@ -30,7 +27,7 @@ NOTHING = 'extern "C" __global__ void nothing(float *z) { z[threadIdx.x] = 1.0f;
 
 
 @pytest.fixture
-def driver(nvidia, package) -> CudaDriver:
+def driver(nvidia, package):
     driver = load_driver()
     assert driver.package.lower().startswith(package)
     driver.open(0)
@@ -69,7 +66,7 @@ def test_bindings_of_a_later_cuda_name_the_cure(monkeypatch):
     pytest.importorskip("cuda.bindings")
     driver = BindingsDriver()
 
-    def missing(flags: int) -> None:
+    def missing(flags):
         raise RuntimeError("function cuInit is not found")
 
     monkeypatch.setattr(driver, "_api", SimpleNamespace(cuInit=missing))
@@ -120,7 +117,7 @@ TWICE = Launch("twice", (256,), (X.size // 256,), ("x", "y"))
 
 
 @pytest.fixture(scope="module")
-def binary(nvidia) -> Binary:
+def binary(nvidia):
     return cubin(CUDA_TWICE, list_gpus()[0].arch)
 
 
@@ -133,7 +130,7 @@ def test_clock_of_a_device_is_plausible(binary):
 
 
 @pytest.fixture
-def device(stub, monkeypatch) -> Iterator[CudaDevice]:
+def device(stub, monkeypatch):
     """A device of the stand-in, whose kernels take KERNEL_NS at its full clock of 1980 MHz."""
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", str(KERNEL_NS))
     device = CudaDevice()
@@ -141,7 +138,7 @@ def device(stub, monkeypatch) -> Iterator[CudaDevice]:
     return device
 
 
-def clocks_of_launches(device: CudaDevice, binary: Binary, count: int) -> list[float | None]:
+def clocks_of_launches(device, binary, count):
     module = device.load(binary)
     found = []
     for _ in range(count):

@@ -1,7 +1,5 @@
 """CUDA from end to end: real compilers, real calls, processes; a GPU or its stand-in."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

@@ -18,7 +18,7 @@ import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.kernel_name import plain_name, reference_lines
-from harness.core.program import Binary, Launch, Program
+from harness.core.program import Launch, Program
 from harness.measure.builds import sections
 from harness.measure.builds.queue import digests
 from harness.measure.cuda import nvcc, nvrtc
@@ -58,18 +58,18 @@ extern "C" __global__ void turn(float *x, const float *y) {
 """
 
 
-def program(text: str = SOURCE, *options: str, include_dirs: tuple[str, ...] = ()) -> Program:
+def program(text=SOURCE, *options, include_dirs=()):
     return Program(text, options, include_dirs)
 
 
 @pytest.fixture(scope="module", params=BOTH)
-def either(request) -> Nvcc | Nvrtc:
+def either(request):
     """Each compiler of CUDA."""
     return open_nvrtc() if request.param is Nvrtc else Nvcc("sm_90")
 
 
 @pytest.fixture(scope="module")
-def made(either) -> Binary:
+def made(either):
     """What each compiler makes of the source."""
     return either.compile(program())
 
@@ -445,10 +445,10 @@ def test_library_that_does_not_compile_is_not_used(monkeypatch):
         class Status(int):
             name = "NVRTC_ERROR_INTERNAL_ERROR"
 
-        def nvrtcGetSupportedArchs(self) -> tuple[int, list[int]]:  # noqa: N802
+        def nvrtcGetSupportedArchs(self):  # noqa: N802
             return 0, [80, 90]
 
-        def nvrtcCreateProgram(self, *_: object) -> tuple[Status, None]:  # noqa: N802
+        def nvrtcCreateProgram(self, *_):  # noqa: N802
             return self.Status(11), None
 
     monkeypatch.setattr(nvrtc, "load_nvrtc", Broken)
@@ -487,7 +487,7 @@ SYMBOLS = {
 
 
 @pytest.fixture(scope="module", params=BOTH)
-def named(request) -> bytes:
+def named(request):
     lines = reference_lines(name for name in SYMBOLS if plain_name(name) != name)
     text = "\n".join([NAMED_KERNELS, *lines])
     if request.param is Nvrtc:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +16,7 @@ from harness.core.errors import (
     LaunchFailed,
     OutOfDeviceMemory,
 )
-from harness.core.program import Binary, Launch, Program
+from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, Build
 from harness.measure.bound import ZONE_BYTES
 from harness.measure.cuda.device import CudaDevice
@@ -51,12 +50,12 @@ ADD = Launch("add", (8, 4), (2, 1), ("z", "x", "y", "n"))
 OF_CUDA = Backend("cuda", "nvcc", "")
 
 
-def build(**resources: int | None) -> Build:
+def build(**resources):
     return Build(key="k", options="", compiler="nvcc", compile_s=0.1, **resources)
 
 
 @pytest.fixture(scope="module")
-def kernels(nvidia) -> Binary:
+def kernels(nvidia):
     return cubin(KERNELS, list_gpus()[0].arch)
 
 
@@ -64,7 +63,7 @@ def kernels(nvidia) -> Binary:
 
 
 @pytest.fixture(scope="module")
-def gpu(nvidia) -> CudaDevice:
+def gpu(nvidia):
     return CudaDevice()
 
 
@@ -104,7 +103,7 @@ class TestOnAnyDevice:
 
 
 @pytest.fixture
-def device(stub) -> CudaDevice:
+def device(stub):
     """A device of the stand-in, with the arguments of `add` bound."""
     device = CudaDevice()
     device.bind(ARGUMENTS)
@@ -113,14 +112,14 @@ def device(stub) -> CudaDevice:
 
 
 @pytest.fixture
-def module(device, kernels, stub) -> object:
+def module(device, kernels, stub):
     module = device.load(kernels)
     stub.calls()
     return module
 
 
 @pytest.fixture
-def fail(monkeypatch) -> Callable[[str], None]:
+def fail(monkeypatch):
     """Make a call fail: cuMemAlloc@2:700! is the second one, with an error that stays."""
     return lambda rule: monkeypatch.setenv("CUDA_STUB_FAIL", rule)
 
@@ -318,7 +317,7 @@ KERNEL_NS = 1_500
 def test_hosts_work_is_in_no_time_once_each_function_has_run(count, device, module, monkeypatch):
     launch = type(device.driver).launch
 
-    def launched_late(*arguments: object) -> None:
+    def launched_late(*arguments):
         time.sleep(20e-6)
         launch(*arguments)
 
@@ -386,11 +385,11 @@ class Compiles:
 
     arch = "sm_90"
 
-    def __init__(self, result: Binary | BuildFailed) -> None:
+    def __init__(self, result):
         self.identity = f"nvcc of {id(self)}"
         self.result, self.compiled = result, 0
 
-    def compile(self, program: Program) -> Binary:
+    def compile(self, program):
         self.compiled += 1
         if isinstance(self.result, BuildFailed):
             raise self.result
@@ -402,7 +401,7 @@ EMPTY = 'extern "C" __global__ void harness_empty() {}'
 
 
 @pytest.fixture(scope="module")
-def empty(nvidia) -> Binary:
+def empty(nvidia):
     return cubin(EMPTY, list_gpus()[0].arch)
 
 

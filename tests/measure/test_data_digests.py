@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,7 +11,7 @@ from harness.measure.kernels.data import argument_digests, make_kernel_data, sha
 from harness.measure.kernels.device_process import DeviceWorker
 
 PAIR = np.dtype([("x", "<f4"), ("y", "<i4")])
-DATA: dict[str, Any] = {
+DATA = {
     "x": np.arange(6, dtype=np.float32),
     "half": np.ones(3, np.float16),
     "pairs": np.zeros(2, PAIR),
@@ -33,7 +30,7 @@ def reference(arguments):
 THREE = Input({"n": 3})
 
 
-def digest(**changes: Any) -> str:
+def digest(**changes):
     return sha256_of(argument_digests({**DATA, **changes}), ())
 
 
@@ -61,7 +58,7 @@ def test_order_counts():
 
 
 def test_of_what_no_run_sees_only_the_type_and_the_shape_count():
-    def without_x(x: np.ndarray[Any, Any]) -> str:
+    def without_x(x):
         arguments = {**DATA, "x": x}
         without = sha256_of(argument_digests(arguments), {"x"})
         assert sha256_of(argument_digests(arguments, unread={"x"}), {"x"}) == without
@@ -72,12 +69,12 @@ def test_of_what_no_run_sees_only_the_type_and_the_shape_count():
 
 
 @pytest.fixture
-def worker() -> DeviceWorker:
+def worker():
     """A worker that opens no device."""
     return DeviceWorker(Backend("opencl", "opencl", "it was requested"))
 
 
-def write(path: Path, text: str) -> Path:
+def write(path, text):
     path.write_text(text)
     return path
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +12,7 @@ from harness.core.program import Launch
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.measure.measurer import EqualCode
 from harness.space_file import load_spec
-from tests.helpers.fake_kernels import FOUR, OpenFake, write_fake
+from tests.helpers.fake_kernels import FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, read_journal
 from tests.helpers.replays import opened
 from tests.helpers.results_examples import query
@@ -22,21 +20,21 @@ from tests.helpers.results_examples import query
 LAUNCH = (Launch("f", (64,), (2,), ("x",)),)
 
 
-def config(a: int, b: int = 0) -> Config:
+def config(a, b=0):
     return Config({"A": a, "B": b})
 
 
-def build(sha256: str | None = "ab" * 32, key: str = "0" * 64) -> Build:
+def build(sha256="ab" * 32, key="0" * 64):
     return Build(key, "", "a compiler", 0.5, sha256)
 
 
-def ok(a: int, b: int = 0, read: tuple[str, ...] | None = (), **changes: Any) -> Measurement:
+def ok(a, b=0, read=(), **changes):
     timing = Timing((1.0, 2.0, 3.0))
     found = Measurement(config(a, b), FOUR, Outcome.OK, timing, build(), host_read=read, wall_s=9.0)
     return dataclasses.replace(found, **changes)
 
 
-def found_for(measured: Measurement, asked: Config, **own: Any) -> Measurement | None:
+def found_for(measured, asked, **own):
     """What one measurement is to a configuration."""
     equal = EqualCode()
     equal.add(measured, LAUNCH)
@@ -103,16 +101,16 @@ def test_what_was_shared_is_shared_on_with_its_first_origin():
 
 
 @pytest.fixture
-def fake(fake_here) -> OpenFake:
+def fake(fake_here):
     """Opens measurers of a fake device; V is a macro that changes nothing."""
     return partial(fake_here, hashes=True)
 
 
-def launches(folder: Path) -> int:
+def launches(folder):
     return sum(what == "launch" for what, _, _ in read_journal(folder / "journal"))
 
 
-def v(value: int) -> Config:
+def v(value):
     return Config({"V": value})
 
 
@@ -147,7 +145,7 @@ def test_launches_of_a_host_module_equal_by_what_it_reads(fake, tmp_path):
 # ------------------------------------------------------------------------- a whole campaign
 
 
-def searched(fake: OpenFake, folder: Path, **options: Any) -> tuple[list[Any], list[Any]]:
+def searched(fake, folder, **options):
     """A campaign on a fake device: its tests, and its reports."""
     local, _ = fake()
     spec = load_spec(folder / "fake.yaml")

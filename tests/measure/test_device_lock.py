@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pytest
 
 from harness.checking.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
-from harness.measure.cuda.gpus import CudaGpu
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.opencl.driver import DeviceName
 from harness.measure.process.locks import locked
@@ -34,20 +32,20 @@ with locked(CPU.identity, str(CPU)):
 """
 
 
-def lock(device: CudaGpu | DeviceName) -> AbstractContextManager[None]:
+def lock(device):
     """The lock of a device."""
     return locked(device.identity, str(device))
 
 
 @pytest.fixture(autouse=True)
-def locks(tmp_path, monkeypatch) -> Path:
+def locks(tmp_path, monkeypatch):
     """The folder of the locks, of this test alone."""
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     return tmp_path / "locks"
 
 
 @contextmanager
-def another_process() -> Iterator[subprocess.Popen[str]]:
+def another_process():
     """A process that measures on CPU until it is killed, with a password in its command line."""
     command = [sys.executable, "-c", HOLDER, "tune", "postgresql://me:secret@host/db"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -107,7 +105,7 @@ def test_holder_that_has_not_said_who_it_is_is_another_process(locks):
 
 
 def test_unwritable_folder_is_refused(locks, monkeypatch):
-    def refuse(*_: object, **more: object) -> None:
+    def refuse(*_, **more):
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr("harness.measure.process.locks.locked_file", refuse)
@@ -127,7 +125,7 @@ def test_measurer_holds_its_device_until_it_is_closed(opencl):
 
 
 def test_lock_is_free_where_no_cache_is(opencl, monkeypatch):
-    def full() -> None:
+    def full():
         raise UsageError("the cache cannot be written")
 
     monkeypatch.setattr("harness.measure.builds.queue.BuildCache", full)

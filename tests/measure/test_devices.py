@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -18,7 +17,6 @@ from harness.measure.cuda.gpus import NVCC, NVRTC, CudaGpu
 from harness.measure.devices import Backend, choose_devices, choose_one
 from harness.measure.opencl import driver as opencl
 from harness.measure.opencl.driver import DeviceName
-from harness.space_file import Spec
 from tests.helpers.commands import compare
 from tests.helpers.commands import devices as list_devices
 from tests.helpers.fake_kernels import write_fake
@@ -29,7 +27,7 @@ from tests.helpers.results_examples import SPEC
 NO_CUDA = "no NVIDIA driver: install it"
 
 
-def no_opencl() -> list[DeviceName]:
+def no_opencl():
     raise BackendUnavailable("there is no OpenCL device")
 
 
@@ -37,10 +35,8 @@ def no_opencl() -> list[DeviceName]:
 def machine(monkeypatch):
     """Makes a machine: why CUDA is missing (None where it is there), and its OpenCL devices."""
 
-    def made(
-        no_cuda: str | None, *devices: DeviceName, gpus: tuple[CudaGpu, ...] = (H100,)
-    ) -> None:
-        def usable_gpus() -> tuple[CudaGpu, ...]:
+    def made(no_cuda, *devices, gpus=(H100,)):
+        def usable_gpus():
             if no_cuda:
                 raise BackendUnavailable(no_cuda)
             return gpus
@@ -93,8 +89,8 @@ def test_list_of_devices_has_gpus_first(monkeypatch):
     class Broken(Exception):
         pass
 
-    def platform(name: str, types: list[int] | None) -> SimpleNamespace:
-        def get_devices() -> list[SimpleNamespace]:
+    def platform(name, types):
+        def get_devices():
             if types is None:
                 raise Broken
             facts = {"version": "OpenCL 3.0", "max_compute_units": 2, "global_mem_size": 1 << 30}
@@ -119,7 +115,7 @@ PARTS = [DeviceName(POCL, number, "pthread-cpu", False, 1, 1) for number in rang
 
 
 @pytest.fixture
-def several(machine) -> None:
+def several(machine):
     """A machine with two equal GPUs and one other, all of CUDA, and a CPU in two parts."""
     machine(None, NVIDIA, *PARTS, gpus=(H100, EQUAL, T4))
 
@@ -202,7 +198,7 @@ def test_named_device_without_any_backend_says_what_is_missing(machine):
 
 
 def test_device_dropped_by_the_toolkit_is_refused_beside_opencl(several, monkeypatch):
-    def dropped(arch: str) -> None:
+    def dropped(arch):
         raise BackendUnavailable(f"nvcc does not compile for {arch}")
 
     monkeypatch.setattr("harness.measure.devices.first_usable", dropped)
@@ -233,12 +229,12 @@ SPACE = FAKE_SPACE.replace("source: twice.cl", "source: {cuda: twice.cl}")
 BY_NVRTC = SPACE + "compiler: {cuda: nvrtc}\n"
 
 
-def without(monkeypatch: pytest.MonkeyPatch, missing: Mapping[str, str]) -> None:
+def without(monkeypatch, missing):
     """Make the named compilers unusable, and the others usable."""
     monkeypatch.setattr(measure_choose, "why_unusable", lambda name, arch: missing.get(name))
 
 
-def chosen(spec: Spec, backend: Backend = SM_90) -> tuple[str, str]:
+def chosen(spec, backend=SM_90):
     found = with_cuda_compiler(spec, backend)
     return found.cuda_compiler, found.why.removeprefix("a test; ")
 
@@ -278,11 +274,11 @@ OLD = replace(H100, ordinal=2, name="Tesla K40", uuid="GPU-ac", bus_id="0000:0A:
 
 
 @pytest.fixture
-def listed(monkeypatch, tmp_path, capsys) -> Callable[[], list[str]]:
+def listed(monkeypatch, tmp_path, capsys):
     """Returns the lines that the command prints on a machine with three GPUs, of which nvcc does
     not know the last, and a CPU."""
 
-    def first_usable(arch: str) -> None:
+    def first_usable(arch):
         if arch == "sm_35":
             raise BackendUnavailable("nvcc does not compile for sm_35")
 
@@ -294,7 +290,7 @@ def listed(monkeypatch, tmp_path, capsys) -> Callable[[], list[str]]:
     monkeypatch.setattr(devices, "first_usable", first_usable)
     monkeypatch.setattr(opencl, "usable_devices", lambda: [CPU])
 
-    def lines() -> list[str]:
+    def lines():
         assert list_devices([]) == 0
         return capsys.readouterr().out.splitlines()
 
@@ -331,7 +327,7 @@ def test_who_uses_a_device_is_named(listed, nvml):
 
 
 def test_machine_without_a_driver_or_a_device_says_why(listed, monkeypatch):
-    def missing() -> None:
+    def missing():
         raise BackendUnavailable("no NVIDIA driver")
 
     monkeypatch.setattr(cuda_gpus, "require_driver", missing)

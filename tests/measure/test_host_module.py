@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,13 +13,13 @@ from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.program import Fill, Program
 from harness.core.records import Config, Input, Outcome
 from harness.host import Launch, Read
-from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
+from harness.measure.kernels.data import make_kernel_data
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.trial.host_module import TrackedConfig
 from harness.measure.trial.verify import NAN
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import fake_job
-from tests.helpers.fakes import Array, FakeCompiler, FakeDevice, Kernel, nothing
+from tests.helpers.fakes import FakeCompiler, FakeDevice, nothing
 
 GIVEN = Input({"n": 4})
 GOOD = """\
@@ -35,14 +33,12 @@ def reference(arguments):
     return {"y": 2 * arguments["x"]}
 """
 
-Write = Callable[[str], Path]
-
 
 @pytest.fixture
-def write(tmp_path) -> Write:
+def write(tmp_path):
     """Writes a host module."""
 
-    def written(text: str) -> Path:
+    def written(text):
         path = tmp_path / "host.py"
         path.write_text(text)
         return path
@@ -50,7 +46,7 @@ def write(tmp_path) -> Write:
     return written
 
 
-def replaced(old: str, new: str) -> str:
+def replaced(old, new):
     assert old in GOOD
     return GOOD.replace(old, new)
 
@@ -166,13 +162,13 @@ def launches(arguments, config):
 """
 
 
-def double(x: Array, most: Array) -> None:
+def double(x, most):
     """x *= 2; most is the largest there is."""
     x *= 2
     most[0] = x.max()
 
 
-def copy(x: Array, y: Array) -> None:
+def copy(x, y):
     """y = x"""
     y[...] = x
 
@@ -182,19 +178,19 @@ FUNCTIONS = ("double", "copy", "firsts", "firsts_packed")
 BINARY = FakeCompiler().compile(Program("kernel double\nkernel copy", (), ()))
 
 
-def job_of(**values: int) -> KernelJob:
+def job_of(**values):
     sampling = Sampling(repeats=3, min_repeats=2, precision=0.0)
     own = {"launches": (), "functions": FUNCTIONS}
     return fake_job(config=Config(values), binary=BINARY, sampling=sampling, **own)
 
 
-def case_of(folder: Path, text: str = HOST) -> KernelData:
+def case_of(folder, text=HOST):
     path = folder / "host.py"
     path.write_text(text)
     return make_kernel_data(path, Input({"n": 4}))
 
 
-def device_of(case: KernelData, **kernels: Kernel) -> FakeDevice:
+def device_of(case, **kernels):
     """A device with these kernels in place of double and copy, and the arguments bound."""
     device = FakeDevice((), kernels or KERNELS)
     device.bind(case.arguments)
@@ -304,7 +300,7 @@ def test_scalar_of_a_launch_needs_no_name(tmp_path):
     text = HOST.replace('"copy", (4,), (1,), ("x", "y")', '"copy", (4,), (1,), (np.int32(3), "y")')
     case = case_of(tmp_path, text)
     steps = case.launches(TrackedConfig(Config({"STEPS": 1})), FUNCTIONS)
-    step: Launch | Read = next(steps)
+    step = next(steps)
     while not (isinstance(step, Launch) and step.function == "copy"):
         step = steps.send(np.full(1, 64.0) if isinstance(step, Read) else None)
     assert step.arguments == (np.int32(3), "y")
@@ -356,21 +352,21 @@ def arrange(arguments, config):
 """
 
 
-def firsts_packed(pairs: Array, y: Array) -> None:
+def firsts_packed(pairs, y):
     """The first of each pair, pairs packed."""
     y[...] = pairs.reshape(4, 2)[:, 0]
 
 
-def firsts(pairs: Array, y: Array) -> None:
+def firsts(pairs, y):
     """The first of each pair, firsts before seconds."""
     y[...] = pairs.reshape(2, 4)[0]
 
 
-def arranged_device(case: KernelData) -> FakeDevice:
+def arranged_device(case):
     return device_of(case, firsts=firsts, firsts_packed=firsts_packed)
 
 
-def arranged_job(packed: int) -> KernelJob:
+def arranged_job(packed):
     binary = FakeCompiler().compile(Program("kernel firsts\nkernel firsts_packed", (), ()))
     return dataclasses.replace(job_of(PACKED=packed), binary=binary)
 
@@ -397,11 +393,11 @@ def test_arrangement_on_the_device_is_only_written_again_when_interleaved(tmp_pa
 def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path):
     case = case_of(tmp_path, "INOUT = ('pairs',)\n" + ARRANGED)
 
-    def spoiling(pairs: Array, y: Array) -> None:
+    def spoiling(pairs, y):
         firsts(pairs, y)
         pairs[...] = -1
 
-    def spoiling_packed(pairs: Array, y: Array) -> None:
+    def spoiling_packed(pairs, y):
         firsts_packed(pairs, y)
         pairs[...] = -1
 

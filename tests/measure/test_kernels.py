@@ -1,41 +1,37 @@
 """Measuring in a process of its own: faults planted in kernels, and devices that fail."""
 
-from __future__ import annotations
-
 import contextlib
 import time
-from collections.abc import Callable, Iterator
 from unittest import mock
 
 import pytest
 
 from harness.core.errors import BackendUnavailable, DataDoesNotFit, HostModuleError, LaunchFailed
-from harness.core.records import Config, Input, Measurement, Outcome, StopReason
+from harness.core.records import Config, Input, Outcome, StopReason
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.space import Space
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeDevice, read_journal
 from tests.helpers.planted import FAULTS, GIVEN, SOON_S, fault, space_of
 
 
 @pytest.fixture(scope="module")
-def faults() -> Spec:
+def faults():
     return load_spec(FAULTS / "faults.yaml")
 
 
 @pytest.fixture
-def local(faults, opencl) -> Iterator[KernelMeasurer]:
+def local(faults, opencl):
     with contextlib.closing(KernelMeasurer(faults, opencl)) as measurer:
         yield measurer
 
 
 @pytest.fixture
-def measure(faults, local) -> Callable[[str], Measurement]:
+def measure(faults, local):
     """Measures a fault; and then that the run goes on."""
     space = space_of(faults, local)
 
-    def measured(name: str) -> Measurement:
+    def measured(name):
         faulty = local.measure(space, GIVEN, fault(name), None)
         following = local.measure(space, GIVEN, fault("none"), None)
         assert following.outcome is Outcome.OK, following.message
@@ -160,14 +156,12 @@ def test_only_interleaved_one_may_crash(fake):
 # ------------------------------------------------------------------ a device that takes no more
 
 
-def outcome(
-    local: KernelMeasurer, space: Space, problem: Input = FOUR, config: Config = V1
-) -> Outcome:
+def outcome(local, space, problem=FOUR, config=V1):
     """Measure a configuration."""
     return local.measure(space, problem, config, None).outcome
 
 
-def interleaved(local: KernelMeasurer, space: Space, count: int) -> list[Outcome]:
+def interleaved(local, space, count):
     """Measure the first configurations in two rounds."""
     measured = local.measure_interleaved(space, FOUR, list(space)[:count], rounds=2)
     return [m.outcome for m in measured]

@@ -8,23 +8,18 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
-from harness.core.program import Argument, Launch, Program
+from harness.core.program import Launch, Program
 from harness.core.records import DEVICE_UUID
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.measure.opencl.pocl_cpu import name_processor
 from harness.source.inlining import inlined
-
-Write = Callable[..., Program]
-Run = Callable[[Launch, Mapping[str, Argument]], None]
 
 KERNEL = """\
 kernel void f(global float *y, int n, float a) {
@@ -51,25 +46,25 @@ kernel void vectors(global float4 *y, float2 c, uchar b, global uint *u) {
 """
 
 Y = np.zeros(16, np.float32)
-FITTING: dict[str, Argument] = {"y": Y, "n": np.int32(2), "a": np.float32(3)}
+FITTING = {"y": Y, "n": np.int32(2), "a": np.float32(3)}
 
 
 @pytest.fixture(scope="module")
-def compiler() -> OpenClCompiler:
+def compiler():
     return OpenClCompiler(usable_devices()[0])
 
 
 @pytest.fixture(scope="module")
-def device() -> OpenClDevice:
+def device():
     return OpenClDevice(usable_devices()[0])
 
 
 @pytest.fixture(scope="module")
-def run(device, compiler) -> Run:
+def run(device, compiler):
     """Binds the arguments, and launches a kernel with them unless the launch names others."""
     module = device.load(compiler.compile(Program(KERNEL, (), ())))
 
-    def launched(launch: Launch, arguments: Mapping[str, Argument]) -> None:
+    def launched(launch, arguments):
         device.bind(arguments)
         named = launch.arguments or tuple(arguments)
         device.launch(module, [dataclasses.replace(launch, arguments=named)])
@@ -81,11 +76,11 @@ def run(device, compiler) -> Run:
 
 
 @pytest.fixture
-def write(tmp_path) -> Write:
+def write(tmp_path):
     """Writes headers into a folder with a space in its name; a program that includes them."""
     folder = tmp_path / "in a folder"
 
-    def written(text: str, **headers: str) -> Program:
+    def written(text, **headers):
         for name, content in headers.items():
             path = folder / f"{name.replace('__', '/')}.h"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +149,7 @@ def test_include_that_changed_meanwhile_is_refused(write, compiler):
 # ----------------------------------------------------------------------------------- arguments
 
 
-def launch_of(function: str, *group: int, **more: Any) -> Launch:
+def launch_of(function, *group, **more):
     """A launch of one group, by default of 8, with all that is bound."""
     return Launch(function, group or (8,), (1,) * max(1, len(group)), (), **more)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,10 +28,10 @@ PEAK = {"bytes": 64e3, "flops": 4e4}  # the work takes 1 ms and 100 us
 
 
 @pytest.fixture
-def peaked(fake_here, tmp_path, own_cache, monkeypatch) -> Any:
+def peaked(fake_here, tmp_path, own_cache, monkeypatch):
     """Opens a measurer of a fake device with this peak, on which launches take these times."""
 
-    def opened(*times_s: float, peak: dict[str, float] = PEAK) -> Any:
+    def opened(*times_s, peak=PEAK):
         monkeypatch.setattr(measurers, "measure_peak", lambda *_: peak)
         spec = write_fake(tmp_path, space=FAKE_SPACE + WORK)
         return fake_here(spec, opened=bound_device(times_s=times_s))

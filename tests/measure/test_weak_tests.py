@@ -1,9 +1,5 @@
 """Tests that a kernel passes without its work are named, where its data show it."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from harness.core.records import Input
@@ -47,9 +43,7 @@ kernel void weighted(global const float *x, global const float *w, global float 
 EACH = Tolerance()
 
 
-def found(
-    folder: Path, result: str, dtype: str = "float32", more: str = "", within: Tolerance = EACH
-) -> list[str]:
+def found(folder, result, dtype="float32", more="", within=EACH):
     """The weaknesses of a host module whose reference is this result."""
     path = folder / "host.py"
     path.write_text(HOST.format(result=result, dtype=dtype) + more)

@@ -1,15 +1,12 @@
 """A zoo of kernels that fake speed (data/zoo), on PoCL and over the stand-in for CUDA's driver."""
 
-from __future__ import annotations
-
 import contextlib
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Outcome
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.occasions import new_seed
 from harness.space import ConstrainedSpace
@@ -46,7 +43,7 @@ REFUSED = {
     "writes_before_the_start": r"writes outside of the argument y \(2 elements before its start\)",
 }
 
-CALLS_OUT = {"calls_the_system": "Cannot find symbol pthread_create"}
+CALLS_OUT = "calls_the_system"
 
 WRONG_IN_THE_FINALS = (
     "honest_three_times",
@@ -68,25 +65,21 @@ CLAIMS_LOST = (
 
 
 @pytest.fixture(scope="module")
-def local(module_opencl) -> Iterator[KernelMeasurer]:
+def local(module_opencl):
     """A measurer of the zoo."""
     with contextlib.closing(KernelMeasurer(load_spec(ZOO), module_opencl)) as local:
         yield local
 
 
-Measure = Callable[..., Measurement]
-Final = Callable[[str, int], tuple[Measurement, Measurement]]
-
-
-def configured(name: str, share: int = 50) -> Config:
+def configured(name, share=50):
     return Config({"std": "CL2.0", "CHEAT": name, "SHARE": share})
 
 
 @pytest.fixture(scope="module")
-def measure(local) -> Measure:
+def measure(local):
     """Measures a kernel of the zoo as a search does."""
 
-    def searched(name: str, problem: Input = GIVEN) -> Measurement:
+    def searched(name, problem=GIVEN):
         space = ConstrainedSpace.of(load_spec(ZOO), problem, local.limits, "opencl")
         return local.measure(space, problem, configured(name), None)
 
@@ -94,17 +87,17 @@ def measure(local) -> Measure:
 
 
 @pytest.fixture(scope="module")
-def final(local) -> Final:
-    """Searches, and then measures a kernel of the zoo beside the default as in the finals."""
+def final(local):
+    """Searches, and then measures a kernel of the zoo and the default as in the finals."""
     space = ConstrainedSpace.of(load_spec(ZOO), LARGE, local.limits, "opencl")
     default = space.canonical(space.default)
 
-    def of(name: str, share: int = 50) -> tuple[Measurement, Measurement]:
-        local.measure(space, LARGE, default, None)
-        local.measure(space, LARGE, configured(name, share), None)
-        both, seeds = [configured(name, share), default], (new_seed(),) * 3 + (new_seed(),) * 3
-        found, beside = local.measure_interleaved(space, LARGE, both, 20, seeds)
-        return found, beside
+    def of(name, share=50):
+        both = configured(name, share), default
+        for config in both:
+            local.measure(space, LARGE, config, None)
+        seeds = (new_seed(),) * 3 + (new_seed(),) * 3
+        return local.measure_interleaved(space, LARGE, both, 20, seeds)
 
     return of
 
@@ -112,7 +105,7 @@ def final(local) -> Final:
 def test_every_kernel_of_the_zoo_is_tested():
     cheats = next(p for p in load_spec(ZOO).parameters if p.name == "CHEAT")
     names = {name for name, _ in CLAIMS_LOST} | {*WRONG_IN_THE_FINALS, "writes_far_behind"}
-    assert {*REFUSED, *HARMLESS, *HONEST, *CALLS_OUT} | names == set(cheats.values)
+    assert {*REFUSED, *HARMLESS, *HONEST, CALLS_OUT} | names == set(cheats.values)
 
 
 @pytest.mark.parametrize("name", HONEST)
@@ -143,11 +136,10 @@ def test_kernel_that_uses_an_earlier_run_works_in_each(measure, name):
     assert found.outcome is Outcome.OK, found.message
 
 
-@pytest.mark.parametrize("name", CALLS_OUT)
-def test_kernel_cannot_call_the_system(measure, name):
-    found = measure(name)
+def test_kernel_cannot_call_the_system(measure):
+    found = measure(CALLS_OUT)
     assert found.outcome is Outcome.BUILD_FAILED
-    assert re.search(CALLS_OUT[name], found.message), found.message
+    assert "pthread_create" in found.message
 
 
 @pytest.mark.slow
@@ -181,10 +173,7 @@ def test_kernel_that_recognises_the_data_has_no_claim(final, name, share):
 def test_write_farther_than_the_least_zone_is_found_behind_a_large_array(measure):
     found = measure("writes_far_behind", Input({"n": 8192, "k": 64}))
     assert found.outcome is Outcome.WRONG_RESULT
-    assert "writes outside of the argument y (5,001 elements behind its end)" in found.message
-
-
-# ---- Kernels that fake speed on CUDA, over the stand-in for NVIDIA's driver, and on PoCL such
+    assert "y (5,001 elements behind its end)" in found.message
 
 
 # ----------------------------------------------------------------- results of what outputs hold
@@ -210,11 +199,11 @@ def test_result_made_of_what_an_output_holds_is_refused(local, module_opencl):
     with contextlib.closing(KernelMeasurer(spec, module_opencl, local)) as measurer:
         problem = spec.inputs[0]
         space = ConstrainedSpace.of(spec, problem, measurer.limits, "opencl")
-        found = {
-            name: measurer.measure(space, problem, Config({**space.default, "CHEAT": name}), None)
-            for name in names
-        }
-    assert found.pop("honest").outcome is Outcome.OK
-    for name, one in found.items():
-        assert one.outcome is Outcome.WRONG_RESULT, name
-        assert re.search(FILLS_REFUSED[str(name)], one.message), one.message
+        for name in names:
+            config = Config({**space.default, "CHEAT": name})
+            found = measurer.measure(space, problem, config, None)
+            if name == "honest":
+                assert found.outcome is Outcome.OK
+            else:
+                assert found.outcome is Outcome.WRONG_RESULT, name
+                assert re.search(FILLS_REFUSED[name], found.message), found.message
