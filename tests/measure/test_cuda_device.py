@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -47,6 +48,7 @@ extern "C" __global__ void twice(const float *x, float *y) {
 ONES = np.ones(64, np.float32)
 ARGUMENTS = {"x": ONES, "y": ONES, "z": np.zeros(64, np.float32), "n": np.int32(64)}
 ADD = Launch("add", (8, 4), (2, 1), ("z", "x", "y", "n"))
+TWICE = Launch("twice", (64,), (1,), ("x", "y"))
 OF_CUDA = Backend("cuda", "nvcc", "")
 
 
@@ -67,36 +69,37 @@ def gpu(nvidia):
     return CudaDevice()
 
 
-class TestOnAnyDevice:
-    def test_dynamic_shared_memory_may_exceed_what_kernels_have_without_asking(self, gpu, kernels):
-        most = gpu.limits.max_shared_bytes
-        assert most > gpu.limits.max_local_bytes
-        gpu.bind({"x": ONES, "y": np.zeros(64, np.float32)})
-        for shared_bytes in (most - 1024, 256, most - 2048):
-            gpu.restore({"y": NAN})
-            launch = Launch("twice", (64,), (1,), ("x", "y"), shared_bytes)
-            gpu.launch(gpu.load(kernels), [launch])
-            np.testing.assert_array_equal(gpu.read("y"), 2 * ONES)
-        launch = Launch("twice", (64,), (1,), ("x", "y"), most - 1020)
-        wanted = rf"{most + 4:,} bytes of shared memory .* \(1,024 static, .* device has {most:,}"
-        with pytest.raises(LaunchFailed, match=wanted):
-            gpu.launch(gpu.load(kernels), [launch])
-        assert gpu.healthy
+def test_dynamic_shared_memory_may_exceed_what_kernels_have_without_asking(gpu, kernels):
+    most = gpu.limits.max_shared_bytes
+    assert most > gpu.limits.max_local_bytes
+    gpu.bind({"x": ONES, "y": ONES})
 
-    @pytest.mark.parametrize(
-        ("arguments", "reason"),
-        [
-            (("z", "x", "y"), "add takes 4 arguments, but the host module passes 3: z, x, y"),
-            (("z", "x", "y", "y"), "argument 4 .* y, has 4 bytes .* an array, whose address has 8"),
-            (("z", np.int32(1), "y", "n"), "argument 2 of add, 1, has 8 .* int32, which has 4"),
-            (("z", "x", "y", np.int64(64)), "argument 4 .* has 4 bytes in the kernel, .* int64"),
-        ],
-    )
-    def test_arguments_that_do_not_fit_a_kernel_are_refused(self, gpu, kernels, arguments, reason):
-        gpu.bind(ARGUMENTS)
-        with pytest.raises(LaunchFailed, match=reason):
-            gpu.launch(gpu.load(kernels), [Launch("add", (32,), (2,), arguments)])
-        assert gpu.healthy
+    def launch(shared_bytes):
+        gpu.launch(gpu.load(kernels), [replace(TWICE, shared_bytes=shared_bytes)])
+
+    for shared_bytes in (most - 1024, 256, most - 2048):
+        gpu.restore({"y": NAN})
+        launch(shared_bytes)
+        np.testing.assert_array_equal(gpu.read("y"), 2 * ONES)
+    with pytest.raises(LaunchFailed, match=f"{most + 4:,} .*{most:,}"):
+        launch(most - 1020)
+    assert gpu.healthy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("z", "x", "y"), "4 arguments.* 3: z, x, y"),
+        (("z", "x", "y", "y"), "argument 4 .*, y, has 4 bytes"),
+        (("z", np.int32(1), "y", "n"), "argument 2 .*, 1, has 8 .* int32"),
+        (("z", "x", "y", np.int64(64)), "argument 4 .* int64"),
+    ],
+)
+def test_arguments_that_do_not_fit_a_kernel_are_refused(gpu, kernels, arguments, reason):
+    gpu.bind(ARGUMENTS)
+    with pytest.raises(LaunchFailed, match=reason):
+        gpu.launch(gpu.load(kernels), [Launch("add", (32,), (2,), arguments)])
+    assert gpu.healthy
 
 
 # ------------------------------------------------------------------------- over the stand-in
@@ -137,7 +140,7 @@ def test_binding_frees_what_was_bound_before(device, stub):
 def test_driver_is_asked_for_shared_memory_only_where_needed(package, device, module, stub):
     device.bind({"x": ONES, "y": ONES})
     for shared_bytes, is_asked in ((0, False), (48 << 10, True), (47 << 10, False)):
-        device.launch(module, [Launch("twice", (64,), (1,), ("x", "y"), shared_bytes)])
+        device.launch(module, [replace(TWICE, shared_bytes=shared_bytes)])
         calls = stub.calls()
         assert ("cuFuncSetAttribute" in calls) is is_asked
         passed = f" shared {shared_bytes}" * (shared_bytes > 0)
@@ -146,10 +149,9 @@ def test_driver_is_asked_for_shared_memory_only_where_needed(package, device, mo
 
 def test_each_launch_prefers_its_own_share_of_shared_memory(device, module, stub):
     device.bind({"x": ONES, "y": ONES})
-    plain = Launch("twice", (64,), (1,), ("x", "y"))
-    device.launch(module, (plain,))
+    device.launch(module, (TWICE,))
     assert "cuFuncSetAttribute" not in stub.calls()
-    launches = tuple(replace(plain, carveout=percent) for percent in (75, 75, 0, -1))
+    launches = tuple(replace(TWICE, carveout=percent) for percent in (75, 75, 0, -1))
     for _ in range(2):
         device.launch(module, launches)
         calls = stub.calls()
@@ -194,8 +196,8 @@ def test_variables_of_a_module_are_filled_before_each_run(package, device, stub)
 @pytest.mark.parametrize(
     ("name", "size", "reason"),
     [
-        ("mask", 65, "the array mask has 260 bytes, but the variable that it fills has 256"),
-        ("z", 64, "names z, but the binary has no variable .*; its variables: mask, unused"),
+        ("mask", 65, "mask has 260 bytes.* 256"),
+        ("z", 64, " z.*: mask, unused"),
     ],
 )
 def test_array_that_fits_no_variable_is_a_failed_launch(device, name, size, reason):
@@ -223,8 +225,8 @@ def test_sample_calls_the_driver_for_its_work_alone(device, module, stub, count)
 
 
 def test_binary_is_loaded_once_until_what_was_loaded_is_forgotten(device, kernels, stub):
-    twin = Binary(kernels.build, kernels.data + b"\0")
-    modules = [device.load(binary) for binary in (kernels, twin, kernels, twin)]
+    other = Binary(kernels.build, kernels.data + b"\0")
+    modules = [device.load(binary) for binary in (kernels, other, kernels, other)]
     assert stub.calls().count("cuModuleLoadData") == 2
     assert modules[2:] == modules[:2]
     device.unload()
@@ -259,26 +261,23 @@ def test_lack_of_memory_is_described_by_who_holds_it(device, module, stub, fail,
     total = stub.allocated_bytes + 700  # other tests of this process may hold some
     monkeypatch.setenv("CUDA_STUB_MEMORY", str(total))
     fail("cuLaunchKernel@1:2")
-    with pytest.raises(OutOfDeviceMemory) as failure:
+    harness_holds = 4 * ONES.nbytes + 3 * 2 * ZONE_BYTES
+    numbers = rf"add.* 700 of .*{80 << 30:,} .*{harness_holds:,}"
+    with pytest.raises(OutOfDeviceMemory, match=numbers):
         device.launch(module, [ADD])
-    zones = 3 * 2 * ZONE_BYTES
-    held = 4 * ONES.nbytes + zones
-    assert re.search(
-        rf"running add: .*: out of memory.*\. 700 of the device's "
-        rf"{80 << 30:,} bytes are free; "
-        rf"harness holds {held:,}, and other programs may hold the rest \(nvidia-smi",
-        str(failure.value),
-    )
 
 
 def test_limits_and_environment_are_those_of_the_driver(device, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_DRIVER", "13020")
     environment = device.environment("nvcc 13.0 sm_90")
     assert (environment.device, environment.platform) == ("Stand-in GPU", "CUDA 13.2")
-    assert environment.notes["compute_capability"] == "9.0"
-    assert environment.notes["memory_bytes"] == str(80 << 30)
-    assert environment.notes["clock_khz"] == "1980000"
-    assert environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab00"
+    notes = {
+        "compute_capability": "9.0",
+        "memory_bytes": str(80 << 30),
+        "clock_khz": "1980000",
+        DEVICE_UUID: "GPU-abababab-abab-abab-abab-ababababab00",
+    }
+    assert notes.items() <= environment.notes.items()
     assert device.limits.max_grid_dims == (2**31 - 1, 65535, 65535)
     assert device.limits.compute_units == 132
 
@@ -301,11 +300,9 @@ def test_package_that_calls_the_driver_is_noted_and_separates_no_measurements(st
 def test_binary_of_a_later_toolkit_names_the_cure(driver, is_older, device, stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_DRIVER", driver)
     later = replace(build(), compiler="nvcc 13.0.88 sm_90")
-    with pytest.raises(LaunchFailed, match=r"loading the binary: .* image is invalid") as failure:
+    with pytest.raises(LaunchFailed, match="image is invalid") as failure:
         device.load(Binary(later, b"a binary in another format"))
-    cure = "up to CUDA 12.4, but the compiler is nvcc 13.0.88 sm_90: update the driver, or set"
-    assert (cure in str(failure.value)) == is_older
-    assert ("CUDACXX" in str(failure.value)) == is_older
+    assert bool(re.search("12.4.*13.0.88.*CUDACXX", str(failure.value))) == is_older
 
 
 # ------------------------------------------------------------------------- the host's work
@@ -341,7 +338,7 @@ def test_device_that_does_not_wait_long_enough_gives_no_time(device, module, mon
     device.launch(module, [ADD])
     with monkeypatch.context() as patch:
         patch.setattr("harness.measure.cuda.module.LIMIT_NS", 1)
-        with pytest.raises(HostTooSlow, match="waited 1e-09 s in vain for the host"):
+        with pytest.raises(HostTooSlow, match="1e-09 s"):
             device.launch(module, [ADD])
     assert device.healthy
     assert device.launch(module, [ADD]) > 0
@@ -359,16 +356,16 @@ def test_device_does_not_wait_for_a_launch_that_was_refused(device, module, fail
 
 def test_blocking_launches_are_refused(stub, monkeypatch):
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
-    with pytest.raises(BackendUnavailable, match=r"CUDA_LAUNCH_BLOCKING is set: .* Unset it"):
+    with pytest.raises(BackendUnavailable, match="CUDA_LAUNCH_BLOCKING"):
         CudaDevice()
 
 
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("cuModuleLoadData@1:221", r"own kernels: .* PTX must be there"),
-        ("cuModuleLoadData@1:2", r"no memory left: .* Other programs hold it"),
-        ("cuDevicePrimaryCtxRetain@1:101", r"CUDA device 0 cannot be opened: .* ordinal"),
+        ("cuModuleLoadData@1:221", "PTX"),
+        ("cuModuleLoadData@1:2", "no memory left"),
+        ("cuDevicePrimaryCtxRetain@1:101", "device 0 .* ordinal"),
     ],
 )
 def test_device_that_cannot_be_opened_is_unavailable(stub, fail, rule, message):
@@ -380,21 +377,18 @@ def test_device_that_cannot_be_opened_is_unavailable(stub, fail, rule, message):
 # ------------------------------------------------------------------------- the empty kernel
 
 
-class Compiles:
+def compiler_that_makes(result):
     """A compiler that returns or raises what it is given."""
+    compiler = mock.Mock(arch="sm_90")
+    compiler.identity = f"nvcc of {id(compiler)}"
 
-    arch = "sm_90"
+    def compiled(program):
+        if isinstance(result, BuildFailed):
+            raise result
+        return replace(result, build=replace(result.build, key=program.key(compiler.identity)))
 
-    def __init__(self, result):
-        self.identity = f"nvcc of {id(self)}"
-        self.result, self.compiled = result, 0
-
-    def compile(self, program):
-        self.compiled += 1
-        if isinstance(self.result, BuildFailed):
-            raise self.result
-        build = replace(self.result.build, key=program.key(self.identity))
-        return replace(self.result, build=build)
+    compiler.compile.side_effect = compiled
+    return compiler
 
 
 EMPTY = 'extern "C" __global__ void harness_empty() {}'
@@ -406,32 +400,32 @@ def empty(nvidia):
 
 
 def test_empty_kernel_is_compiled_once_a_host_compiler(device, empty, stub, monkeypatch, tmp_path):
-    compiler = Compiles(empty)
+    compiler = compiler_that_makes(empty)
     for _ in range(2):
         OF_CUDA.run_empty_kernel(device, compiler)
-    assert compiler.compiled == 1
+    compiler.compile.assert_called_once()
     assert stub.calls().count("cuLaunchKernel harness_empty grid 1 1 1 group 1 1 1") == 2
     (tmp_path / "gcc").write_text("another")
     (tmp_path / "gcc").chmod(0o755)
     monkeypatch.setenv("NVCC_CCBIN", str(tmp_path / "gcc"))
     OF_CUDA.run_empty_kernel(device, compiler)
-    assert compiler.compiled == 2
+    assert compiler.compile.call_count == 2
 
 
 @pytest.mark.parametrize(
     ("result", "rule", "message"),
     [
-        (BuildFailed("unsupported GNU version!"), "", r"Set NVCC_CCBIN to .*\nunsupported GNU ver"),
-        (Binary(build(), b"x" * 64), "", "image is invalid.* Unset NVCC_APPEND_FLAGS: .* nvidia-"),
-        (None, "kernel@1:719", r"running harness_empty: .* \(dmesg\)"),
-        (None, "cuLaunchKernel@1:2", "bytes are free; harness holds"),
+        (BuildFailed("unsupported GNU version!"), "", r"NVCC_CCBIN .*\nunsupported GNU version"),
+        (Binary(build(), b"x" * 64), "", r"image is invalid.* NVCC_APPEND_FLAGS"),
+        (None, "kernel@1:719", "dmesg"),
+        (None, "cuLaunchKernel@1:2", "bytes are free"),
     ],
 )
 def test_broken_empty_kernel_names_a_cure(result, rule, message, device, empty, fail, monkeypatch):
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-arch=sm_75")
     fail(rule)
     with pytest.raises(BackendUnavailable, match=f"(?s){message}"):
-        OF_CUDA.run_empty_kernel(device, Compiles(result or empty))
+        OF_CUDA.run_empty_kernel(device, compiler_that_makes(result or empty))
 
 
 # ------------------------------------------------------------------------- its failures
@@ -460,8 +454,7 @@ def test_failure_of_a_call_becomes_launch_failed(call, kernels, stub, package, m
     with pytest.raises(LaunchFailed) as failure:
         CALLS[call](device, module)
     monkeypatch.delenv("CUDA_STUB_FAIL")
-    said = f"{call} failed: unknown error"
-    assert said in str(failure.value).replace("DataEx", "Data")
+    assert f"{call} failed" in str(failure.value).replace("DataEx", "Data")
     assert not isinstance(failure.value, OutOfDeviceMemory)
     assert device.healthy
 
@@ -469,7 +462,7 @@ def test_failure_of_a_call_becomes_launch_failed(call, kernels, stub, package, m
 @pytest.mark.parametrize("call", ["cuMemAlloc", "cuLaunchKernel"])
 def test_lack_of_memory_is_a_failure_of_its_own(call, package, device, module, fail):
     fail(f"{call}@1+:2")  # PyCUDA collects garbage and tries again
-    with pytest.raises(OutOfDeviceMemory, match=r"out of memory.*\. .* are free"):
+    with pytest.raises(OutOfDeviceMemory, match="are free"):
         CALLS[call](device, module)
     assert device.healthy
 
@@ -478,10 +471,10 @@ def test_lack_of_memory_is_a_failure_of_its_own(call, package, device, module, f
 def test_kernel_that_fails_makes_the_device_unhealthy(code, device, module, fail):
     fail(f"kernel@2:{code}")
     device.launch(module, [ADD])
-    with pytest.raises(LaunchFailed, match=r"running add: .* context is lost and its process"):
+    with pytest.raises(LaunchFailed, match=r"running add: .*lost"):
         device.launch(module, [ADD])
     assert not device.healthy
-    with pytest.raises(LaunchFailed, match=r"reading x: .* its process must end"):
+    with pytest.raises(LaunchFailed, match="reading x"):
         device.read("x")
     assert not device.healthy
 
@@ -489,9 +482,9 @@ def test_kernel_that_fails_makes_the_device_unhealthy(code, device, module, fail
 @pytest.mark.parametrize(
     ("launch", "reason"),
     [
-        (Launch("add", (32, 33), (1, 1), ()), "1,056 threads, but the device takes 1,024"),
-        (Launch("narrow", (65,), (1,), ("z",)), r"\d registers and its launch bounds.* takes 64"),
-        (Launch("add", (32,), (1,), ("q",)), "takes an argument q, but bound are x, y, z, n"),
+        (Launch("add", (32, 33), (1, 1), ()), "1,056 .* 1,024"),
+        (Launch("narrow", (65,), (1,), ("z",)), "launch bounds.* 64"),
+        (Launch("add", (32,), (1,), ("q",)), "q.* x, y, z, n"),
     ],
 )
 def test_launch_that_cannot_be_is_refused_before_any_runs(launch, reason, device, module, stub):
@@ -501,7 +494,7 @@ def test_launch_that_cannot_be_is_refused_before_any_runs(launch, reason, device
 
 
 def test_binary_with_too_much_shared_memory_is_refused_before_the_driver_is_called(device, stub):
-    with pytest.raises(LaunchFailed, match=r"49,156 bytes of static shared memory.* 49,152"):
+    with pytest.raises(LaunchFailed, match=r"49,156 .* 49,152"):
         device.load(Binary(build(shared_bytes=49_156), b"\x7fELF"))
     assert "cuModuleLoadData" not in stub.calls()
     with pytest.raises(LaunchFailed, match="loading the binary"):
@@ -535,12 +528,11 @@ def test_named_gpu_is_opened_and_compiled_for(two_gpus):
 def test_gpu_that_has_another_number_now_is_refused(two_gpus, monkeypatch):
     backend = choose_one("cuda", ["1"])
     monkeypatch.setenv("CUDA_STUB_UUIDS", "cd")
-    with pytest.raises(BackendUnavailable, match=r"1 was NVIDIA H100, .*, but now is GPU-cd"):
+    with pytest.raises(BackendUnavailable, match=r"NVIDIA H100.*GPU-cd"):
         backend.open_device()
 
 
 def test_instance_of_a_divided_gpu_has_its_own_uuid(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_MIG", "1")
     (instance,) = list_gpus()
-    assert instance.uuid == "MIG-abababab-abab-abab-abab-ababababab00"
-    assert instance.instance == instance.uuid
+    assert instance.uuid == instance.instance == "MIG-abababab-abab-abab-abab-ababababab00"

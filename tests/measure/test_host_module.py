@@ -86,32 +86,31 @@ def test_dataclass_in_a_host_module_works(write):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("arguments = 1 +\n", r"SyntaxError"),
-        ("import not_there\n", r":1: ModuleNotFoundError.*not_there"),
-        ("raise SystemExit(3)\n", r":1: SystemExit: 3"),
-        ("def arguments(features, rng): ...\n", r"must define the function `reference`"),
-        (replaced('features["n"]', 'features["m"]'), r":4: arguments\(\).*KeyError: 'm' on"),
-        (replaced('{"y": 2 *', '{"y": 0 / 0 *'), r":8: reference\(\) raised ZeroDivision"),
-        (replaced('return {"y": 2', 'exit(); return {"y": 2'), r"raised SystemExit"),
-        (replaced('{"y": 2 * arguments["x"]}', "None"), r"must return a dict.*got NoneType"),
-        (replaced('{"y": 2 * arguments["x"]}', "{}"), r"must return a dict"),
-        (replaced("np.int32(n)", "n"), r"`n` with the type int; use numpy"),
-        (replaced("rng.random(n)", "rng.random(n).astype('>f8')"), r"the dtype >f8.*byte order"),
-        (replaced("rng.random(n)", "np.array([None])"), r"`x` with the dtype object"),
-        (replaced("rng.random(n)", "rng.random(2 * n)[::2]"), r"`x`.* is empty or not contiguous"),
-        (replaced("rng.random(n)", "np.zeros(0)"), r"`x`.* is empty or not contiguous"),
-        (replaced('{"y":', '{"n":'), r"returns `n`, which is no array argument; there are x, y"),
-        (replaced('{"y": 2', '{"z": 2'), r"returns `z`, which is no array argument; there"),
-        (replaced('arguments["x"]}', 'arguments["x"][:3]}'), r"shape \(3,\).*has \(4,\)"),
-        (replaced('2 * arguments["x"]', '["a"] * 4'), r"output `y` has the dtype <U1"),
-        (GOOD + 'INOUT = ("n",)\n', r"INOUT names `n`, which is no array argument"),
-        (GOOD + 'INOUT = "y"\n', r"INOUT must be a tuple such as"),
-        (GOOD + 'SCRATCH = ("y",)\n', r"SCRATCH names `y`, which reference\(\) returns too"),
-        (GOOD + 'INOUT = SCRATCH = ("x",)\n', r"SCRATCH names `x`, which INOUT names too"),
-        (GOOD + 'CONSTANT = ("y",)\n', r"CONSTANT names `y`, which a run may write"),
-        (GOOD + 'CONSTANT = ("n",)\n', r"CONSTANT names `n`, which is no array argument"),
-        (GOOD + 'SCRATCH = ("z",)\n', r"SCRATCH names `z`, which is no array argument"),
-        (replaced("rng.random(n)", "np.ones(1 << 50)"), r":5: .* raised \w*MemoryError"),
+        ("arguments = 1 +\n", "SyntaxError"),
+        ("import not_there\n", ":1: ModuleNotFoundError"),
+        ("raise SystemExit(3)\n", ":1: SystemExit: 3"),
+        ("def arguments(features, rng): ...\n", "`reference`"),
+        (replaced('features["n"]', 'features["m"]'), r":4: .*KeyError: 'm'"),
+        (replaced('{"y": 2 *', '{"y": 0 / 0 *'), ":8: .*ZeroDivision"),
+        (replaced('return {"y": 2', 'exit(); return {"y": 2'), "raised SystemExit"),
+        (replaced('{"y": 2 * arguments["x"]}', "None"), "NoneType"),
+        (replaced('{"y": 2 * arguments["x"]}', "{}"), "must return a dict"),
+        (replaced("np.int32(n)", "n"), "`n` with the type int"),
+        (replaced("rng.random(n)", "rng.random(n).astype('>f8')"), "byte order"),
+        (replaced("rng.random(n)", "np.array([None])"), "`x` with the dtype object"),
+        (replaced("rng.random(n)", "rng.random(2 * n)[::2]"), "`x`.* not contiguous"),
+        (replaced("rng.random(n)", "np.zeros(0)"), "`x`.* is empty"),
+        (replaced('{"y":', '{"n":'), "`n`.* x, y"),
+        (replaced('arguments["x"]}', 'arguments["x"][:3]}'), r"\(3,\).* \(4,\)"),
+        (replaced('2 * arguments["x"]', '["a"] * 4'), "`y` has the dtype <U1"),
+        (GOOD + 'INOUT = ("n",)\n', "INOUT names `n`"),
+        (GOOD + 'INOUT = "y"\n', "INOUT must be a tuple"),
+        (GOOD + 'SCRATCH = ("y",)\n', "SCRATCH names `y`, .*reference"),
+        (GOOD + 'INOUT = SCRATCH = ("x",)\n', "SCRATCH names `x`, .*INOUT"),
+        (GOOD + 'CONSTANT = ("y",)\n', "CONSTANT names `y`, which a run may write"),
+        (GOOD + 'CONSTANT = ("n",)\n', "CONSTANT names `n`"),
+        (GOOD + 'SCRATCH = ("z",)\n', "SCRATCH names `z`"),
+        (replaced("rng.random(n)", "np.ones(1 << 50)"), ":5: .*MemoryError"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_module_is_reported(write, text, reason):
@@ -128,10 +127,9 @@ def test_reference_cannot_change_the_arguments(write):
 
 
 def test_missing_module_is_reported(tmp_path):
-    with pytest.raises(HostModuleError, match="FileNotFoundError"):
-        make_kernel_data(tmp_path / "not_there.py", GIVEN)
-    with pytest.raises(HostModuleError, match="is not a Python file"):
-        make_kernel_data(tmp_path / "host.txt", GIVEN)
+    for name, word in (("not_there.py", "FileNotFoundError"), ("host.txt", "Python file")):
+        with pytest.raises(HostModuleError, match=word):
+            make_kernel_data(tmp_path / name, GIVEN)
 
 
 # ---------------------------------------------------------------------- several launches
@@ -217,15 +215,12 @@ def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(
 ):
     case = case_of(tmp_path, HOST.replace('SCRATCH = ("most",)', 'CONSTANT = ("most",)'))
     device = device_of(case, double=nothing, copy=nothing)
-    first, second = (
-        Launch(name, (4,), (1,), ("x", other))
-        for name, other in (("double", "most"), ("copy", "y"))
-    )
-    job = dataclasses.replace(job_of(STEPS=1), arch=arch, launches=(first, second))
+    launches = Launch("double", (4,), (1,), ("x", "most")), Launch("copy", (4,), (1,), ("x", "y"))
+    job = dataclasses.replace(job_of(STEPS=1), arch=arch, launches=launches)
     measure_kernel(device, case, job)
-    own = device.launches[:2]
-    assert [launch.arguments for launch in own] == passed
-    assert {launch.constants for launch in own} == {constants}
+    launched = device.launches[:2]
+    assert [launch.arguments for launch in launched] == passed
+    assert {launch.constants for launch in launched} == {constants}
 
 
 def test_occupancy_is_that_of_the_launches_that_are_yielded(tmp_path):
@@ -248,20 +243,23 @@ def test_time_of_a_run_is_the_sum_of_its_launches_and_its_clock_the_lowest(tmp_p
     assert found.observed["sm_clock_mhz"] == 970
 
 
+ALL_READ = {"STEPS", "FAST"}
+
+
 @pytest.mark.parametrize(
     ("reads", "read"),
     [
         ('config["STEPS"]', {"STEPS"}),
         ('config.get("MISSING", 2)', {"MISSING"}),
         ('"FAST" in config', {"FAST"}),
-        ("len({**config})", {"STEPS", "FAST"}),
-        ("len(config)", {"STEPS", "FAST"}),
-        ("config | {}", {"STEPS", "FAST"}),
-        ("{} | config", {"STEPS", "FAST"}),
-        ("config.copy()", {"STEPS", "FAST"}),
-        ("config == {}", {"STEPS", "FAST"}),
-        ('f"{config}"', {"STEPS", "FAST"}),
-        ("list(config.values())", {"STEPS", "FAST"}),
+        ("len({**config})", ALL_READ),
+        ("len(config)", ALL_READ),
+        ("config | {}", ALL_READ),
+        ("{} | config", ALL_READ),
+        ("config.copy()", ALL_READ),
+        ("config == {}", ALL_READ),
+        ('f"{config}"', ALL_READ),
+        ("list(config.values())", ALL_READ),
     ],
 )
 def test_reads_of_a_host_module_are_recorded(tmp_path, reads, read):
@@ -309,18 +307,18 @@ def test_scalar_of_a_launch_needs_no_name(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ('Read("most")', 'Read("moss")', "names `moss`, but the arguments are x, y, most"),
+        ('Read("most")', 'Read("moss")', "`moss`.* x, y, most"),
         ('("x", "y"))', '("x", "z"))', "names `z`"),
-        ('yield Launch("copy"', 'yield ("copy"', "must yield Launch and Read objects, but got"),
-        ("reached = 0\n", "reached = 1 / 0\n", r":15: .*ZeroDivisionError.* with \(STEPS=1\)"),
+        ('yield Launch("copy"', 'yield ("copy"', "must yield"),
+        ("reached = 0\n", "reached = 1 / 0\n", r":15: .*ZeroDivisionError.* \(STEPS=1\)"),
         ("while reached < 16:", "return\n    while True:", "yielded no Launch"),
-        ("def launches", "def lunches", "must define the function `launches`"),
-        ('yield Launch("copy"', 'yield Launch("coyp"', "launches `coyp`, but kernel.function of"),
-        ('("x", "y"))', '("x", 3))', r"such as np.int32\(3\), but got 3"),
-        ('("x", "y"))', '"xy")', "arguments is a tuple of names .*, but got 'xy'"),
-        ('("x", "y"))', '("x", np.zeros(2)))', "arguments is a tuple of names"),
-        ('"copy", (4,)', '"copy", (4.0,)', "hold whole numbers, but got 4.0"),
-        ('"copy", (4,)', '"copy", (0,)', r"group \(0, 1, 1\) of copy must lie between"),
+        ("def launches", "def lunches", "`launches`"),
+        ('yield Launch("copy"', 'yield Launch("coyp"', "`coyp`"),
+        ('("x", "y"))', '("x", 3))', r"np.int32\(3\)"),
+        ('("x", "y"))', '"xy")', "'xy'"),
+        ('("x", "y"))', '("x", np.zeros(2)))', "tuple of names"),
+        ('"copy", (4,)', '"copy", (4.0,)', "4.0"),
+        ('"copy", (4,)', '"copy", (0,)', r"\(0, 1, 1\) of copy"),
     ],
 )
 def test_faults_of_launches_are_reported(tmp_path, old, new, reason):
@@ -393,15 +391,14 @@ def test_arrangement_on_the_device_is_only_written_again_when_interleaved(tmp_pa
 def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path):
     case = case_of(tmp_path, "INOUT = ('pairs',)\n" + ARRANGED)
 
-    def spoiling(pairs, y):
-        firsts(pairs, y)
-        pairs[...] = -1
+    def spoiling(kernel):
+        def spoils(pairs, y):
+            kernel(pairs, y)
+            pairs[...] = -1
 
-    def spoiling_packed(pairs, y):
-        firsts_packed(pairs, y)
-        pairs[...] = -1
+        return spoils
 
-    device = device_of(case, firsts=spoiling, firsts_packed=spoiling_packed)
+    device = device_of(case, firsts=spoiling(firsts), firsts_packed=spoiling(firsts_packed))
     jobs = [arranged_job(1), arranged_job(0)]
     found = [measure_kernel(device, case, job) for job in jobs]
     found += measure_interleaved(device, [case], jobs, rounds=3)
@@ -409,16 +406,16 @@ def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "reason"),
+    ("returned", "reason"),
     [
-        ("{} if", "{'y': arguments['y']} if", "returns `y`, which is verified"),
-        ("{} if", "{'z': arguments['y']} if", "returns `z`, which is no array argument"),
-        ("{} if", "{'pairs': arguments['y']} if", "another size or dtype"),
-        ("{} if", "None if", "must return a dict, but got NoneType"),
-        ("{} if", "{'pairs': arguments['pairs'].T} if", "not contiguous"),
+        ("{'y': arguments['y']}", "`y`"),
+        ("{'z': arguments['y']}", "`z`"),
+        ("{'pairs': arguments['y']}", "size or dtype"),
+        ("None", "NoneType"),
+        ("{'pairs': arguments['pairs'].T}", "not contiguous"),
     ],
 )
-def test_faults_of_arrange_are_reported(tmp_path, old, new, reason):
-    case = case_of(tmp_path, ARRANGED.replace(old, new))
+def test_faults_of_arrange_are_reported(tmp_path, returned, reason):
+    case = case_of(tmp_path, ARRANGED.replace("{} if", f"{returned} if"))
     with pytest.raises(LaunchFailed, match=reason):
         case.arranged(TrackedConfig(Config({"PACKED": 1})))
