@@ -104,12 +104,6 @@ def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake):
     assert outcomes == [Outcome.OK] * 3
 
 
-@pytest.mark.usefixtures("fake_processes")
-def test_device_that_cannot_be_opened_is_unavailable(tmp_path):
-    with pytest.raises(BackendUnavailable, match=r"SIGABRT.*clinfo"):
-        KernelMeasurer(write_fake(tmp_path), _Aborting("opencl", "opencl", "a fake"))
-
-
 class _Aborting(FakeBackend):
     def open_device(self):
         os.abort()
@@ -118,12 +112,21 @@ class _Aborting(FakeBackend):
         os.abort()
 
 
+ABORTING = _Aborting("opencl", "opencl", "a fake")
+
+
+@pytest.mark.usefixtures("fake_processes")
+def test_device_that_cannot_be_opened_is_unavailable(tmp_path):
+    with pytest.raises(BackendUnavailable, match=r"SIGABRT.*clinfo"):
+        KernelMeasurer(write_fake(tmp_path), ABORTING)
+
+
 @pytest.mark.usefixtures("fake_processes")
 def test_compiler_that_dies_is_a_failed_build(tmp_path):
     spec = write_fake(tmp_path)
     space = ConstrainedSpace.of(spec, FOUR, None, "opencl")
     program = make_program(spec, space, space.default, "opencl")
-    with closing(BuildQueue(_Aborting("opencl", "opencl", "a fake"), "it dies")) as builds:
+    with closing(BuildQueue(ABORTING, "it dies")) as builds:
         for _ in range(2):
             with pytest.raises(BuildFailed, match="SIGABRT"):
                 builds.finish(program)

@@ -130,51 +130,43 @@ def test_clock_of_a_device_is_plausible(binary):
 
 
 @pytest.fixture
-def device(stub, monkeypatch):
-    """A device of the stand-in, whose kernels take KERNEL_NS at its full clock of 1980 MHz."""
+def clocks(stub, binary, monkeypatch):
+    """Launches at the clocks of the stand-in, whose kernels take KERNEL_NS at its full clock of
+    1980 MHz, and returns what is measured of so many launches."""
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", str(KERNEL_NS))
-    device = CudaDevice()
-    device.bind(DATA.arguments)
-    return device
 
+    def measured(tick_ns, count):
+        monkeypatch.setenv("CUDA_STUB_TICK_NS", str(tick_ns))
+        device = CudaDevice()
+        device.bind(DATA.arguments)
+        module = device.load(binary)
+        times = []
+        stub.calls()
+        for _ in range(count):
+            times.append((device.launch(module, (TWICE,)), device.sm_clock_mhz()))
+        return times
 
-def clocks_of_launches(device, binary, count):
-    module = device.load(binary)
-    found = []
-    for _ in range(count):
-        device.launch(module, (TWICE,))
-        found.append(device.sm_clock_mhz())
-    return found
+    return measured
 
 
 @pytest.mark.parametrize("tick_ns", [1, 32, 1024, 1_000_000])
-def test_clock_of_each_launch_is_known_whatever_the_steps_of_the_time(
-    tick_ns, device, binary, monkeypatch
-):
-    monkeypatch.setenv("CUDA_STUB_TICK_NS", str(tick_ns))
+def test_clock_of_each_launch_is_known_whatever_the_steps_of_the_time(tick_ns, clocks, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", "1980,1980,1500,990")
-    first, *later = clocks_of_launches(device, binary, 4)[1:]
+    _, (_, first), (_, second), (_, third) = clocks(tick_ns, 4)
     # Up to one step before the launch, the clock is still that of the launch before.
     slack = 1.02 if tick_ns < 10_000 else 2
-    for mhz, before, now in zip(later, (1980, 1500), (1500, 990), strict=True):
-        assert 0.98 * now <= mhz <= min(slack * now, 1.02 * before)
     assert first == pytest.approx(1980, rel=0.001)
+    assert 0.98 * 1500 <= second <= min(slack * 1500, 1.02 * 1980)
+    assert 0.98 * 990 <= third <= min(slack * 990, 1.02 * 1500)
 
 
-def test_clock_is_unknown_and_not_read_where_the_time_stands_still(stub, binary, monkeypatch):
-    monkeypatch.setenv("CUDA_STUB_TICK_NS", "100000000000")
-    device = CudaDevice()
-    device.bind(DATA.arguments)
-    stub.calls()
-    assert clocks_of_launches(device, binary, 2) == [None, None]
+def test_clock_is_unknown_and_not_read_where_the_time_stands_still(stub, clocks):
+    assert [mhz for _, mhz in clocks(100_000_000_000, 2)] == [None, None]
     assert not [call for call in stub.calls() if "_clock" in call]
 
 
-def test_launches_begin_out_of_step(device, binary, monkeypatch):
+def test_launches_begin_out_of_step(clocks):
     """In step, all of them would take one tick, or all two."""
-    monkeypatch.setenv("CUDA_STUB_TICK_NS", "1024")
-    module = device.load(binary)
-    device.launch(module, (TWICE,))
-    times_s = [device.launch(module, (TWICE,)) for _ in range(100)]
+    times_s = [time_s for time_s, _ in clocks(1024, 101)[1:]]
     # Four standard errors of a mean of 1.46 ticks.
     assert np.mean(times_s) == pytest.approx(KERNEL_NS * 1e-9, abs=0.21e-6)

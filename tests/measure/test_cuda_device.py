@@ -275,6 +275,7 @@ def test_limits_and_environment_are_those_of_the_driver(device, monkeypatch):
         "compute_capability": "9.0",
         "memory_bytes": str(80 << 30),
         "clock_khz": "1980000",
+        "pci_bus_id": "0000:1B:00.0",
         DEVICE_UUID: "GPU-abababab-abab-abab-abab-ababababab00",
     }
     assert notes.items() <= environment.notes.items()
@@ -430,18 +431,27 @@ def test_broken_empty_kernel_names_a_cure(result, rule, message, device, empty, 
 
 # ------------------------------------------------------------------------- its failures
 
+
+def launches(device, module):
+    device.launch(module, [ADD])
+
+
 CALLS = {
-    "cuMemAlloc": lambda device, module: device.bind(ARGUMENTS),
-    "cuMemcpyHtoD": lambda device, module: device.write("x", ONES),
-    "cuMemcpyDtoH": lambda device, module: device.read("x"),
-    "cuMemsetD8Async": lambda device, module: device.restore({"x": NAN}),
-    "cuMemcpyDtoD": lambda device, module: device.restore({"x": ONES}),
-    "cuModuleLoadData": lambda device, module: device.load(Binary(build(), b"")),
-    "cuDeviceGetAttribute": lambda device, module: device.limits.warp_size,
+    "cuMemAlloc": lambda device, _: device.bind(ARGUMENTS),
+    "cuMemcpyHtoD": lambda device, _: device.write("x", ONES),
+    "cuMemcpyDtoH": lambda device, _: device.read("x"),
+    "cuMemsetD8Async": lambda device, _: device.restore({"x": NAN}),
+    "cuMemcpyDtoD": lambda device, _: device.restore({"x": ONES}),
+    "cuModuleLoadData": lambda device, _: device.load(Binary(build(), b"")),
+    "cuDeviceGetAttribute": lambda device, _: device.limits,
+    "cuModuleGetFunction": launches,
+    "cuFuncGetAttribute": launches,
+    "cuEventCreate": launches,
+    "cuEventRecord": launches,
+    "cuLaunchKernel": launches,
+    "cuCtxSynchronize": launches,
+    "cuEventElapsedTime": launches,
 }
-LAUNCHING = ("cuModuleGetFunction", "cuFuncGetAttribute", "cuEventCreate", "cuEventRecord")
-LAUNCHING += ("cuLaunchKernel", "cuCtxSynchronize", "cuEventElapsedTime")
-CALLS |= {call: lambda device, module: device.launch(module, [ADD]) for call in LAUNCHING}
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -504,31 +514,11 @@ def test_binary_with_too_much_shared_memory_is_refused_before_the_driver_is_call
 # ------------------------------------------------------------------------- one of several GPUs
 
 
-@pytest.fixture
-def two_gpus(stub, monkeypatch):
-    """A T4 and an H100."""
+def test_gpu_that_has_another_number_now_is_refused(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
-    monkeypatch.setenv("CUDA_STUB_NAMES", "Tesla T4,NVIDIA H100")
-    monkeypatch.setenv("CUDA_STUB_ARCHS", "75,90")
-
-
-def test_named_gpu_is_opened_and_compiled_for(two_gpus):
-    backend = choose_one("cuda", ["h100"])
-    device = backend.open_device()
-    environment = device.environment("")
-    assert environment.device == "NVIDIA H100"
-    assert environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
-    assert environment.notes["pci_bus_id"] == "0000:1C:00.0"
-    assert backend.open_compiler().arch == "sm_90"
-    device.load(cubin(EMPTY, "sm_90"))
-    with pytest.raises(LaunchFailed, match="no kernel image"):
-        device.load(cubin(EMPTY, "sm_75"))
-
-
-def test_gpu_that_has_another_number_now_is_refused(two_gpus, monkeypatch):
     backend = choose_one("cuda", ["1"])
     monkeypatch.setenv("CUDA_STUB_UUIDS", "cd")
-    with pytest.raises(BackendUnavailable, match=r"NVIDIA H100.*GPU-cd"):
+    with pytest.raises(BackendUnavailable, match="now is GPU-cd"):
         backend.open_device()
 
 

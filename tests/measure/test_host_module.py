@@ -12,7 +12,7 @@ import pytest
 from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.program import Fill, Program
 from harness.core.records import Config, Input, Outcome
-from harness.host import Launch, Read
+from harness.host import Launch
 from harness.measure.kernels.data import make_kernel_data
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.trial.host_module import TrackedConfig
@@ -295,13 +295,9 @@ def test_a_failure_records_what_was_read_before_it(tmp_path):
 
 
 def test_scalar_of_a_launch_needs_no_name(tmp_path):
-    text = HOST.replace('"copy", (4,), (1,), ("x", "y")', '"copy", (4,), (1,), (np.int32(3), "y")')
-    case = case_of(tmp_path, text)
-    steps = case.launches(TrackedConfig(Config({"STEPS": 1})), FUNCTIONS)
-    step = next(steps)
-    while not (isinstance(step, Launch) and step.function == "copy"):
-        step = steps.send(np.full(1, 64.0) if isinstance(step, Read) else None)
-    assert step.arguments == (np.int32(3), "y")
+    text = ARRANGED.replace('("pairs", "y"))', '(np.int32(3), "y"))')
+    (launch,) = case_of(tmp_path, text).launches(TrackedConfig(Config({"PACKED": 1})), FUNCTIONS)
+    assert launch.arguments == (np.int32(3), "y")
 
 
 @pytest.mark.parametrize(
@@ -375,17 +371,6 @@ def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path):
     found = [measure_kernel(device, case, arranged_job(packed)) for packed in (1, 0, 1, 0, 0, 1)]
     found += measure_interleaved(device, [case], [arranged_job(1), arranged_job(0)], rounds=3)
     assert [m.outcome for m in found] == [Outcome.OK] * 8
-
-
-def test_arrangement_on_the_device_is_only_written_again_when_interleaved(tmp_path):
-    case = case_of(tmp_path, ARRANGED)
-    arranged = case.arranged(TrackedConfig(Config({"PACKED": 0})))
-    assert list(case.to_write(arranged, interleaved=False)) == ["pairs"]
-    assert case.to_write(arranged, interleaved=False) == {}
-    assert list(case.to_write(arranged, interleaved=True)) == ["pairs"]
-    assert list(case.to_write({}, interleaved=False)) == ["pairs"]
-    case.bound_again()
-    assert list(case.to_write(arranged, interleaved=False)) == ["pairs"]
 
 
 def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path):

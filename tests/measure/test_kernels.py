@@ -1,7 +1,6 @@
 """Measuring in a process of its own: faults planted in kernels, and devices that fail."""
 
 import contextlib
-import time
 from unittest import mock
 
 import pytest
@@ -12,7 +11,7 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space_file import load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeDevice, read_journal
-from tests.helpers.planted import FAULTS, GIVEN, SOON_S, fault, space_of
+from tests.helpers.planted import FAULTS, GIVEN, fault, space_of
 
 
 @pytest.fixture(scope="module")
@@ -67,18 +66,6 @@ def test_each_fault_is_its_outcome_and_the_message_names_it(measure, name, outco
     if name == "wrong_element":
         worst = faulty.worst_element
         assert (worst.argument, worst.index, worst.wrong_count) == ("y", (5,), 1)
-
-
-@pytest.mark.slow
-def test_hang(faults, opencl, local, measure):
-    begin = time.monotonic()
-    spec = faults.with_measure({"timeout_s": 1})
-    with contextlib.closing(KernelMeasurer(spec, opencl, local)) as hasty:
-        hanging = hasty.measure(space_of(faults, hasty), GIVEN, fault("hang"), None)
-    assert hanging.outcome is Outcome.TIMEOUT
-    assert "measure.timeout_s" in hanging.message
-    assert time.monotonic() - begin < SOON_S
-    assert measure("none").outcome is Outcome.OK
 
 
 def test_process_that_a_kernel_wrote_over_is_replaced(faults, local):
