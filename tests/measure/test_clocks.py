@@ -56,6 +56,13 @@ class Work:
     def is_warm(self, warmup_s=0.025):
         return self.watch.is_warm(warmup_s)
 
+    def warm_up(self):
+        """Run at 600 MHz until it is warm; return the seconds that this takes."""
+        began_s = self.now_s
+        while not self.is_warm():
+            self.run(0.01, 600)
+        return self.now_s - began_s
+
 
 # ------------------------------------------------------------------------- warm devices
 
@@ -114,15 +121,10 @@ def test_clock_that_never_becomes_steady_is_waited_for_in_vain_only_once():
 
 def test_locked_clock_is_the_expected_one_after_the_first_warm_up():
     work = Work()
-    while not work.is_warm():
-        work.run(0.01, 600)
-    assert work.now_s == pytest.approx(100.25, abs=0.011)
+    assert work.warm_up() == pytest.approx(0.25, abs=0.011)
     assert not work.watch.is_low(590)
     work.now_s += 1
-    began_s = work.now_s
-    while not work.is_warm():
-        work.run(0.01, 600)
-    assert work.now_s == pytest.approx(began_s + 0.03, abs=1e-6)
+    assert work.warm_up() == pytest.approx(0.03, abs=1e-6)
 
 
 def test_space_says_how_long_to_warm_up():
@@ -158,49 +160,50 @@ def test_clock_that_recovers_is_expected_again():
     assert work.watch.is_low(500)
 
 
-def sample(clocks, work, *clocks_mhz):
-    kept = []
-    for mhz in clocks_mhz:
-        work.run(0.01, mhz)
-        kept.append(clocks.keeps(mhz))
-    return kept
+class Sampled(SampleClocks):
+    """The samples of a device that runs, and what was waited for after each low clock."""
+
+    def __init__(self, work):
+        self.work, self.waits_s = work, []
+        super().__init__(work.watch, self.waits_s.append)
+
+    def kept(self, *clocks_mhz):
+        """Run once at each clock; return which samples are kept."""
+        kept = []
+        for mhz in clocks_mhz:
+            self.work.run(0.01, mhz)
+            kept.append(self.keeps(mhz))
+        return kept
 
 
 def test_clock_that_is_low_every_other_time_does_not_use_up_the_deadline():
-    waits = []
-    work = Work()
-    clocks = SampleClocks(work.watch, waits.append)
-    kept = sample(clocks, work, *(500, 1000) * 100)
-    assert kept == [False, True] * 40 + [True] * 120
-    assert len(waits) == 40
+    samples = Sampled(Work())
+    assert samples.kept(*(500, 1000) * 100) == [False, True] * 40 + [True] * 120
+    assert len(samples.waits_s) == 40
 
 
 def test_low_samples_are_thrown_away_and_counted_after_a_pause_each():
-    waits = []
-    work = Work()
-    clocks = SampleClocks(work.watch, waits.append)
-    assert sample(clocks, work, 1000, 500, 700, 980, 990) == [True, False, False, True, True]
-    assert clocks.observed() == {SM_CLOCK_MHZ: 990, THROTTLED_SAMPLES: 2}
-    assert len(waits) == 2
-    assert max(waits) < PAUSE_S, "otherwise the device would count as cold"
+    samples = Sampled(Work())
+    assert samples.kept(1000, 500, 700, 980, 990) == [True, False, False, True, True]
+    assert samples.observed() == {SM_CLOCK_MHZ: 990, THROTTLED_SAMPLES: 2}
+    assert len(samples.waits_s) == 2
+    assert max(samples.waits_s) < PAUSE_S, "otherwise the device would count as cold"
 
 
 def test_samples_are_kept_after_five_low_clocks_in_a_row():
     work = Work()
-    clocks = SampleClocks(work.watch, lambda _: None)
-    assert sample(clocks, work, *[500] * 8) == [False] * 5 + [True] * 3
-    assert clocks.observed() == {SM_CLOCK_MHZ: 500, THROTTLED_SAMPLES: 5}
-    following = SampleClocks(work.watch, lambda _: None)
-    assert sample(following, work, 500, 510) == [True, True], "the next measurement waits no more"
+    samples = Sampled(work)
+    assert samples.kept(*[500] * 8) == [False] * 5 + [True] * 3
+    assert samples.observed() == {SM_CLOCK_MHZ: 500, THROTTLED_SAMPLES: 5}
+    assert Sampled(work).kept(500, 510) == [True] * 2, "the next measurement waits no more"
 
 
 def test_hot_kernel_does_not_wait_again_in_each_round_beside_a_cool_one():
     work = Work()
-    hot, cool = (SampleClocks(work.watch, lambda _: None) for _ in range(2))
-    sample(hot, work, *[500] * 6)
+    hot, cool = Sampled(work), Sampled(work)
+    hot.kept(*[500] * 6)
     for _ in range(3):
-        assert sample(cool, work, 1000) == [True]
-        assert sample(hot, work, 500) == [True]
+        assert cool.kept(1000) == hot.kept(500) == [True]
 
 
 # ------------------------------------------------------------------------- measurements

@@ -203,19 +203,18 @@ ptxas info    : Function properties for _ZN32_INTERNAL_47d4193a_9_kernel_cu_a1hE
 """  # noqa: E501
 
 
+OLDER_REPORT = """\
+ptxas info    : Function properties for f
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 20 registers, 4096+16 bytes smem, 360 bytes cmem[0]
+"""
+
+
 def test_the_largest_of_each_resource_is_read():
     assert parse_resources(REPORT) == (32, 2048, 5248 + 10440)
     assert parse_resources("".join(REPORT.splitlines(keepends=True)[-2:])) == (None, None, 12)
     assert parse_resources("nvcc warning : no resources") == (None,) * 3
-
-
-def test_resources_of_older_toolkits_are_read_too():
-    report = (
-        "ptxas info    : Function properties for f\n"
-        "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
-        "ptxas info    : Used 20 registers, 4096+16 bytes smem, 360 bytes cmem[0]\n"
-    )
-    assert parse_resources(report) == (20, 4096, 0)
+    assert parse_resources(OLDER_REPORT) == (20, 4096, 0)
 
 
 def test_warnings_remain_when_resources_are_taken_out():
