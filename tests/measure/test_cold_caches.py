@@ -95,17 +95,18 @@ def test_a_gpus_caches_are_emptied_first(stub, monkeypatch):
     text = 'extern "C" __global__ void nothing(float *z) {}'
     module = device.load(cubin(text, list_gpus()[0].arch))
     launch = Launch("nothing", (32,), (1,), ("z",))
-    for _ in range(2):
+    for _ in range(3):
         device.restore({})
         stub.calls()
         # The host's work on the launch is not in the time: the device empties the caches meanwhile.
         assert device.launch(module, [launch, launch]) == pytest.approx(2 * 1.5e-6, rel=0.01)
-        calls = [call.split()[0] for call in stub.calls()]
+        lines = stub.calls()
+        calls = [line.split()[0] for line in lines]
         assert calls.count("cuMemsetD8Async") == 1, "the second launch is of the same run"
         emptied = calls.index("cuMemsetD8Async")
         # Between them is only the kernel that reads clocks, and writes to the host's memory.
         assert calls[emptied + 1 :][:3] == ["cuLaunchKernel", "cuEventRecord", "cuLaunchKernel"]
-    assert emptied == 1, "the host is ahead of all launches"
+    assert "wait_for_host" in lines[0], "the host is ahead of all launches"
     assert device.environment("nvcc").cache == COLD
     device.bind({})
     assert stub.allocated_bytes - before == 2 * L2_BYTES
@@ -141,7 +142,7 @@ def test_compare_refuses_to_mix_them():
     assert "`measure: {cache: cold}`" in str(refused.value)
 
 
-@pytest.mark.usefixtures("opencl")
+@pytest.mark.usefixtures("kernels_here")
 def test_one_process_measures_either_cold_or_warm(tmp_path):
     warm = spec_of(tmp_path, "{cache: warm}")
     owner, _ = open_measurer(warm, "opencl")

@@ -19,6 +19,7 @@ from harness.measure.cuda.occupancy import multiprocessor, observe_occupancy, oc
 from harness.measure.devices import choose_one
 from harness.measure.opencl import driver as opencl
 from tests.helpers.compilers import needs_nvcc
+from tests.helpers.listed_devices import CPU, H100
 
 LIMITS = DeviceLimits(
     max_group_size=1024,
@@ -66,28 +67,23 @@ def test_each_argument_lies_at_a_multiple_of_its_own_size():
 # ------------------------------------------------------------------------- what is missing here
 
 
-def gpu(arch):
-    return CudaGpu(0, "a GPU", "GPU-aa", "0000:1B:00.0", arch, 80 << 30)
-
-
 @pytest.fixture
 def all_there(monkeypatch):
     """A machine where CUDA can run; tests take one thing away."""
     monkeypatch.setattr(cuda, "require_driver", lambda: None)
     monkeypatch.setattr(cuda, "load_driver", lambda: SimpleNamespace(package="PyCUDA 1"))
-    monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu("sm_90"),))
+    monkeypatch.setattr(cuda, "list_gpus", lambda: (H100,))
     monkeypatch.setattr("harness.measure.devices.first_usable", lambda arch: "nvcc")
 
 
 @needs_nvcc
 def test_device_unknown_to_the_toolkit_falls_back_to_opencl(all_there, monkeypatch):
-    pocl = opencl.DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
-    monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu("sm_20"),))
+    monkeypatch.setattr(cuda, "list_gpus", lambda: (replace(H100, arch="sm_20"),))
     monkeypatch.setattr("harness.measure.devices.first_usable", first_usable)
     with pytest.raises(BackendUnavailable, match=r"sm_20.*CUDACXX"):
         choose_one("cuda")
-    monkeypatch.setattr(opencl, "usable_devices", lambda: [pocl])
-    assert choose_one("auto").device is pocl
+    monkeypatch.setattr(opencl, "usable_devices", lambda: [CPU])
+    assert choose_one("auto").device is CPU
 
 
 @needs_nvcc
@@ -209,6 +205,11 @@ def test_driver_that_lists_no_device_is_reported(stub, monkeypatch, variable, va
         # 48 warps, of which 1024 threads take 32 at a time.
         ("sm_86", 1024, 32, 0, 1, {"warps"}),
         ("sm_120", 1024, 64, 0, 1, {"warps", "registers"}),
+        ("sm_90", 1024, 65, 0, 0, {"registers"}),
+        # 66 registers would fit 29 warps, but the hardware checks as if there were 32.
+        ("sm_90", 928, 66, 0, 0, {"registers"}),
+        ("sm_90", 64, 32, 227 * 1024 + 1, 0, {"shared memory"}),
+        ("sm_90", 1025, 16, 0, 0, {"warps"}),
     ],
 )
 def test_worked_examples(arch, group_size, registers, shared_bytes, groups, limiters):
@@ -216,23 +217,6 @@ def test_worked_examples(arch, group_size, registers, shared_bytes, groups, limi
     assert found.active_groups == groups
     assert set(found.limiters) == limiters
     assert found.active_warps == groups * -(-group_size // 32)
-
-
-@pytest.mark.parametrize(
-    ("group_size", "registers", "shared_bytes", "limiter"),
-    [
-        (1024, 65, 0, "registers"),
-        # 66 registers would fit 29 warps, but the hardware checks as if there were 32.
-        (928, 66, 0, "registers"),
-        (64, 32, 227 * 1024 + 1, "shared memory"),
-        (1025, 16, 0, "warps"),
-    ],
-)
-def test_launch_that_cannot_be_has_no_active_groups(group_size, registers, shared_bytes, limiter):
-    found = occupancy("sm_90", group_size, registers, shared_bytes)
-    assert found.active_groups == 0
-    assert found.fraction == 0.0
-    assert found.limiter == limiter
 
 
 def test_feature_suffix_does_not_matter():
@@ -250,19 +234,14 @@ def test_unknown_architecture_names_the_nearest():
 
 
 def test_least_occupancy_of_a_runs_launches_is_observed():
-    build = Build("k", "", "nvcc", 0.1, registers=32, shared_bytes=0)
-    both = observe_occupancy("sm_90", build, [(64, 0), (1024, 0)])
-    assert both == observe_occupancy("sm_90", build, [(1024, 0), (64, 0)])
-    alone = [observe_occupancy("sm_90", build, [(n, 0)])["occupancy"] for n in (64, 1024)]
-    assert both["occupancy"] == min(alone)
-    assert both["active_warps"] == both["occupancy"] * 64
-
-
-def test_dynamic_shared_memory_lowers_the_occupancy():
     build = Build("k", "", "nvcc", 0.1, registers=32, shared_bytes=1024)
-    found = [observe_occupancy("sm_90", build, [(64, b)]) for b in (0, 112 << 10, 113 << 10)]
     # 228 KiB hold 112 KiB, the static 1 KiB and the driver's 1 KiB twice.
-    assert [each["active_warps"] for each in found] == [64, 4, 2]
+    blocks = {(64, 0): 64, (64, 112 << 10): 4, (64, 113 << 10): 2}
+    for block, warps in blocks.items():
+        observed = observe_occupancy("sm_90", build, [block])
+        assert observed == {"occupancy": warps / 64, "active_warps": warps}
+    for order in (blocks, reversed(blocks)):
+        assert observe_occupancy("sm_90", build, [*order]) == observed
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """CUDA from end to end: real compilers, real calls, processes; a GPU or its stand-in."""
 
 import contextlib
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from harness.core.errors import BackendUnavailable
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Input, Outcome
 from harness.measure.choose import open_measurer
+from harness.measure.cuda.gpus import NVRTC
 from harness.measure.devices import choose_one
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
@@ -117,7 +119,8 @@ def test_named_gpu_is_opened_and_others_that_use_it_are_noted(stub, nvml, monkey
         nvmlDeviceGetComputeRunningProcesses=[[[4711, 1 << 30]]],
     )
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
-    worker = DeviceWorker(choose_one("cuda", ["1"]))
+    backend = dataclasses.replace(choose_one("cuda", ["1"]), cuda_compiler=NVRTC)
+    worker = DeviceWorker(backend)
     facts = worker.describe()
     assert facts.environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
     assert facts.environment.notes[OTHER_PROCESSES] == "trainer (process 4711, 1.0 GiB)"

@@ -98,11 +98,9 @@ def test_a_worker_says_what_the_data_are_now(worker, tmp_path):
 
 def test_data_like_the_stored_ones_are_made_once(worker, tmp_path):
     text = HOST.replace("UNSET", "1").replace("def ref", "    #\ndef ref")
-    host, log = tmp_path / "a.py", tmp_path / "log"
-    write(
-        host,
-        text.replace('    return {"x"', f'    open(r"{log}", "a").write("a")\n    return {{"x"'),
-    )
+    log = tmp_path / "log"
+    text = text.replace('    return {"x"', f'    open(r"{log}", "a").write("a")\n    return {{"x"')
+    host = write(tmp_path / "a.py", text)
     stored = [str(worker.data_sha256(host, Input({"n": n}), [])) for n in (3, 4)]
     log.unlink()
     for n in (3, 4):

@@ -49,13 +49,13 @@ BAD_LINE = (FAULTS / "faults.cl").read_text().splitlines().index("    y[i] = und
     [
         ("wrong_element", Outcome.WRONG_RESULT, "y[5]"),
         ("unwritten", Outcome.WRONG_RESULT, "y[7] was never written"),
-        ("unwritten_integer", Outcome.WRONG_RESULT, "z[0]"),
+        pytest.param("unwritten_integer", Outcome.WRONG_RESULT, "z[0]", marks=pytest.mark.slow),
         ("wrong_later", Outcome.WRONG_RESULT, "run 3"),
         ("spoil_input", Outcome.WRONG_RESULT, "run 2"),
         ("null_write", Outcome.CRASHED, "SIGSEGV"),
         pytest.param("trap", Outcome.CRASHED, "SIGILL", marks=pytest.mark.slow),
         ("build_error", Outcome.BUILD_FAILED, f"faults.cl:{BAD_LINE}:"),
-        ("local_memory", Outcome.LAUNCH_FAILED, "16,777,216"),
+        pytest.param("local_memory", Outcome.LAUNCH_FAILED, "16,777,216", marks=pytest.mark.slow),
         ("group_size", Outcome.LAUNCH_FAILED, "(8, 1"),
     ],
 )
