@@ -100,8 +100,8 @@ def worker(tmp_path, device):
 
 
 def outcome_of(worker, kernel):
-    found = worker.run(job_of(kernel))
-    return found.outcome
+    result = worker.run(job_of(kernel))
+    return result.outcome
 
 
 @pytest.mark.parametrize("guilty", ["overruns", "overwrites_input", "reaches_copies"])
@@ -111,9 +111,9 @@ def test_right_kernel_runs_on_clean_memory_after_one_that_spoilt_it(device, work
     assert outcome_of(worker, guilty) is Outcome.WRONG_RESULT
     device.launched.clear()
     assert outcome_of(worker, "right") is Outcome.OK
-    for found in device.launched:
-        np.testing.assert_array_equal(found["sum"], 1)
-        assert found["x"].all()
+    for result in device.launched:
+        np.testing.assert_array_equal(result["sum"], 1)
+        assert result["x"].all()
     assert len(device.launched) == runs, "it was measured twice"
 
 
@@ -123,8 +123,8 @@ def test_kernel_that_overruns_at_one_run_only_is_blamed(worker):
 
 
 def test_search_runs_on_clean_memory_after_interleaved_kernels(worker):
-    found = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).measured
-    assert found[0].outcome is Outcome.WRONG_RESULT
+    result = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).measured
+    assert result[0].outcome is Outcome.WRONG_RESULT
     assert outcome_of(worker, "right") is Outcome.OK
 
 
@@ -192,8 +192,8 @@ def test_stray_write_is_in_elements(dtype, behind, elements):
     size = elements * dtype.itemsize
     near = zone[:size] if behind else zone[-size:]
     near[:] = 0
-    found = stray_write("y", dtype, zone, zone_content("y", dtype), behind)
-    assert found == StrayWrite("y", elements, behind)
+    result = stray_write("y", dtype, zone, zone_content("y", dtype), behind)
+    assert result == StrayWrite("y", elements, behind)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

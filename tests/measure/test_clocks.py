@@ -167,24 +167,24 @@ class Sampled(SampleClocks):
         self.work, self.waits_s = work, []
         super().__init__(work.watch, self.waits_s.append)
 
-    def kept(self, *clocks_mhz):
+    def take(self, *clocks_mhz):
         """Run once at each clock; return which samples are kept."""
-        kept = []
+        are_kept = []
         for mhz in clocks_mhz:
             self.work.run(0.01, mhz)
-            kept.append(self.keeps(mhz))
-        return kept
+            are_kept.append(self.keeps(mhz))
+        return are_kept
 
 
 def test_clock_that_is_low_every_other_time_does_not_use_up_the_deadline():
     samples = Sampled(Work())
-    assert samples.kept(*(500, 1000) * 100) == [False, True] * 40 + [True] * 120
+    assert samples.take(*(500, 1000) * 100) == [False, True] * 40 + [True] * 120
     assert len(samples.waits_s) == 40
 
 
 def test_low_samples_are_thrown_away_and_counted_after_a_pause_each():
     samples = Sampled(Work())
-    assert samples.kept(1000, 500, 700, 980, 990) == [True, False, False, True, True]
+    assert samples.take(1000, 500, 700, 980, 990) == [True, False, False, True, True]
     assert samples.observed() == {SM_CLOCK_MHZ: 990, THROTTLED_SAMPLES: 2}
     assert len(samples.waits_s) == 2
     assert max(samples.waits_s) < PAUSE_S, "otherwise the device would count as cold"
@@ -193,17 +193,17 @@ def test_low_samples_are_thrown_away_and_counted_after_a_pause_each():
 def test_samples_are_kept_after_five_low_clocks_in_a_row():
     work = Work()
     samples = Sampled(work)
-    assert samples.kept(*[500] * 8) == [False] * 5 + [True] * 3
+    assert samples.take(*[500] * 8) == [False] * 5 + [True] * 3
     assert samples.observed() == {SM_CLOCK_MHZ: 500, THROTTLED_SAMPLES: 5}
-    assert Sampled(work).kept(500, 510) == [True] * 2, "the next measurement waits no more"
+    assert Sampled(work).take(500, 510) == [True] * 2, "the next measurement waits no more"
 
 
 def test_hot_kernel_does_not_wait_again_in_each_round_beside_a_cool_one():
     work = Work()
     hot, cool = Sampled(work), Sampled(work)
-    hot.kept(*[500] * 6)
+    hot.take(*[500] * 6)
     for _ in range(3):
-        assert cool.kept(1000) == hot.kept(500) == [True]
+        assert cool.take(1000) == hot.take(500) == [True]
 
 
 # ------------------------------------------------------------------------- measurements
@@ -221,9 +221,9 @@ def sampled(**changes):
 
 def test_thrown_away_sample_is_taken_again():
     device = bound_device(None, [9, 1, 2, 7, 3, 4], [1000, 1000, 1000, 600, 1000, 980])
-    found = measure_kernel(device, DATA, JOB)
-    assert (found.timing.samples_s, found.warmup_s) == ((1, 2, 3, 4), (9,))
-    clocks = found.observed[SM_CLOCK_MHZ], found.observed[THROTTLED_SAMPLES]
+    measured = measure_kernel(device, DATA, JOB)
+    assert (measured.timing.samples_s, measured.warmup_s) == ((1, 2, 3, 4), (9,))
+    clocks = measured.observed[SM_CLOCK_MHZ], measured.observed[THROTTLED_SAMPLES]
     assert clocks == (1000, 1)
 
 
@@ -231,16 +231,16 @@ def test_runs_that_warm_the_device_are_in_no_sample():
     device = bound_device()
     moments_s = itertools.count(0.0, 1e-4)
     device.watch = ClockWatch(None, lambda: next(moments_s))
-    found = measure_kernel(device, DATA, sampled(warmup_time_s=0.025))
-    assert len(found.warmup_s) == 1
+    measured = measure_kernel(device, DATA, sampled(warmup_time_s=0.025))
+    assert len(measured.warmup_s) == 1
     assert 50 < len(device.launched) < 300
 
 
 def test_device_that_never_becomes_warm_is_sampled_in_the_end():
     device = bound_device()
     device.watch = ClockWatch(None, lambda: 1.0)
-    found = measure_kernel(device, DATA, sampled(warmup_time_s=0.001, repeats=2))
-    assert found.outcome is Outcome.OK
+    measured = measure_kernel(device, DATA, sampled(warmup_time_s=0.001, repeats=2))
+    assert measured.outcome is Outcome.OK
 
 
 # ---------------------------------------------------------------------- coarse clocks
@@ -355,14 +355,14 @@ def test_delays_are_spread_over_the_tick(monkeypatch):
 
 
 def test_short_kernel_is_measured_as_means_of_many_runs_each():
-    one = runner(2.5 * TICK_S)
-    found = trial.measure(one)
-    assert one.runs == 1 + found.timing.count * found.observed[RUNS_PER_SAMPLE]
-    assert found.observed[RUNS_PER_SAMPLE] == pytest.approx(40, abs=3)
-    assert found.time_s == pytest.approx(2.5 * TICK_S, rel=0.01)
-    assert found.timing.clock_error_s == pytest.approx(TICK_S / 80, rel=0.1)
-    assert found.observed[CLOCK_ERROR] == found.timing.clock_error_s
-    assert found.timing.clock_error_s <= 0.0055 * found.time_s
+    short = runner(2.5 * TICK_S)
+    measured = trial.measure(short)
+    assert short.runs == 1 + measured.timing.count * measured.observed[RUNS_PER_SAMPLE]
+    assert measured.observed[RUNS_PER_SAMPLE] == pytest.approx(40, abs=3)
+    assert measured.time_s == pytest.approx(2.5 * TICK_S, rel=0.01)
+    assert measured.timing.clock_error_s == pytest.approx(TICK_S / 80, rel=0.1)
+    assert measured.observed[CLOCK_ERROR] == measured.timing.clock_error_s
+    assert measured.timing.clock_error_s <= 0.0055 * measured.time_s
 
 
 def test_configurations_in_one_round_have_samples_of_their_own_sizes():

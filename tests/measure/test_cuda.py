@@ -213,10 +213,10 @@ def test_driver_that_lists_no_device_is_reported(stub, monkeypatch, variable, va
     ],
 )
 def test_worked_examples(arch, group_size, registers, shared_bytes, groups, limiters):
-    found = occupancy(arch, group_size, registers, shared_bytes)
-    assert found.active_groups == groups
-    assert set(found.limiters) == limiters
-    assert found.active_warps == groups * -(-group_size // 32)
+    occupied = occupancy(arch, group_size, registers, shared_bytes)
+    assert occupied.active_groups == groups
+    assert set(occupied.limiters) == limiters
+    assert occupied.active_warps == groups * -(-group_size // 32)
 
 
 def test_feature_suffix_does_not_matter():

@@ -39,7 +39,7 @@ def test_small_campaign_measures_every_configuration(nvidia, package, tmp_path, 
     warnings = [w for w in results["warnings"] if not any(word in w for word in by_chance)]
     assert (results["backend"], warnings) == ("cuda", [])
     assert f"through {package} " in printed.err.lower()
-    assert [each["outcomes"] for each in results["inputs"]] == [{"ok": 3}] * 2
+    assert [problem["outcomes"] for problem in results["inputs"]] == [{"ok": 3}] * 2
 
 
 TWICE = """\
@@ -92,8 +92,8 @@ def test_each_configuration_has_its_carveout(stub, package, open_twice):
     measurer, space = open_twice("grid: [132], carveout: 100 - 25 * BLOCKS")
     for blocks, carveout in ((1, 75), (4, 0)):
         stub.calls()
-        found = measurer.measure(space, ONE, Config({"BLOCKS": blocks}), None)
-        assert found.outcome is Outcome.OK, found.message
+        measured = measurer.measure(space, ONE, Config({"BLOCKS": blocks}), None)
+        assert measured.outcome is Outcome.OK, measured.message
         assert launches_of(stub) == {f"1024 1 1 carveout {carveout}"}
 
 
@@ -104,8 +104,8 @@ def test_cooperative_launch_of_too_many_blocks_fails(stub, package, open_twice):
             open_twice(launch)
         return
     measurer, space = open_twice(launch)
-    found = measurer.measure(space, ONE, Config({"BLOCKS": 1}), None)
-    assert found.outcome is Outcome.OK, found.message
+    measured = measurer.measure(space, ONE, Config({"BLOCKS": 1}), None)
+    assert measured.outcome is Outcome.OK, measured.message
     assert launches_of(stub) == {"1024 1 1 cooperative"}
     refused = measurer.measure(space, ONE, Config({"BLOCKS": 4}), None)
     assert refused.outcome is Outcome.LAUNCH_FAILED

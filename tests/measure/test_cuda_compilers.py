@@ -231,10 +231,10 @@ def bare(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     which = shutil.which
 
-    def found(name, path=None):
+    def looked_up(name, path=None):
         return None if name == "nvcc" else which(name)
 
-    monkeypatch.setattr(nvcc.shutil, "which", found)
+    monkeypatch.setattr(nvcc.shutil, "which", looked_up)
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
     return tmp_path
 
@@ -351,8 +351,8 @@ def test_missing_library_says_what_to_install(monkeypatch, fault):
         raise fault
 
     library = SimpleNamespace(nvrtcVersion=fails)
-    found = fails if isinstance(fault, ImportError) else lambda name: library
-    monkeypatch.setattr(importlib, "import_module", found)
+    looked_up = fails if isinstance(fault, ImportError) else lambda name: library
+    monkeypatch.setattr(importlib, "import_module", looked_up)
     with pytest.raises(BackendUnavailable, match="pip install cuda-bindings nvidia-cuda-nvrtc"):
         load_nvrtc()
 

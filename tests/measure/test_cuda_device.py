@@ -182,7 +182,7 @@ OF_CONSTANT = Launch("nothing", (64,), (1,), ("z",), constants=("mask",))
 def test_variables_of_a_module_are_filled_before_each_run(package, device, stub):
     module = device.load(cubin(CONSTANT))
     device.bind({"z": ONES, "mask": ONES})
-    found = np.zeros(64, np.float32)
+    content = np.zeros(64, np.float32)
     for value in (5, 3):  # a kernel may have changed it, or the array may be another one
         device.write("mask", np.float32(value) * ONES)
         stub.calls()
@@ -190,8 +190,8 @@ def test_variables_of_a_module_are_filled_before_each_run(package, device, stub)
         copied, *later = [call for call in stub.calls() if "DtoD" in call or "nothing" in call]
         assert copied == "cuMemcpyDtoD"
         assert "_Z7nothingPf" in later[0]
-        device.driver.read(found, module.variable("mask", 256))
-        np.testing.assert_array_equal(found, value * ONES)
+        device.driver.read(content, module.variable("mask", 256))
+        np.testing.assert_array_equal(content, value * ONES)
 
 
 def test_array_that_fits_no_variable_is_a_failed_launch(device):

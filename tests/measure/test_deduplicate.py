@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 
 import pytest
@@ -29,28 +28,27 @@ def build(sha256="ab" * 32, key="0" * 64):
 
 
 def ok(a, b=0, read=(), **changes):
-    timing = Timing((1.0, 2.0, 3.0))
-    found = Measurement(config(a, b), FOUR, Outcome.OK, timing, build(), host_read=read, wall_s=9.0)
-    return dataclasses.replace(found, **changes)
+    fields = {"timing": Timing((1.0, 2.0, 3.0)), "build": build(), "host_read": read, "wall_s": 9.0}
+    return Measurement(config(a, b), FOUR, **{"outcome": Outcome.OK, **fields, **changes})
 
 
-def found_for(measured, asked, **own):
+def found_for(measured, asked, built=None, launches=LAUNCH):
     """What one measurement is to a configuration."""
     equal = EqualCode()
     equal.add(measured, LAUNCH)
-    return equal.find(asked, own.get("built", build()), own.get("launches", LAUNCH))
+    return equal.find(asked, built or build(), launches)
 
 
 # ----------------------------------------------------------------------- what is the same
 
 
 def test_equal_code_that_is_launched_alike_shares_the_samples_and_names_their_origin():
-    own = build(key="1" * 64)
-    found = found_for(ok(1, observed={"occupancy": 0.5}), config(2), built=own)
-    assert (found.config, found.build, found.wall_s) == (config(2), own, 0.0)
-    assert found.shared_with == config(1).digest
-    assert found.timing == ok(1).timing
-    assert found.observed == {"occupancy": 0.5}
+    built = build(key="1" * 64)
+    result = found_for(ok(1, observed={"occupancy": 0.5}), config(2), built)
+    assert (result.config, result.build, result.wall_s) == (config(2), built, 0.0)
+    assert result.shared_with == config(1).digest
+    assert result.timing == ok(1).timing
+    assert result.observed == {"occupancy": 0.5}
 
 
 UNKNOWN, READ_B = build(None), ok(1, 5, read=("B",))
@@ -81,20 +79,20 @@ def test_measurements_are_found_by_whatever_the_host_module_read_each_time():
     equal = EqualCode()
     equal.add(ok(1, 5, read=("A", "B")), LAUNCH)
     equal.add(ok(2, 5, read=("A",)), LAUNCH)
-    found = equal.find(config(2, 6), build(), LAUNCH)
-    assert found.shared_with == config(2, 5).digest
+    result = equal.find(config(2, 6), build(), LAUNCH)
+    assert result.shared_with == config(2, 5).digest
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
 def test_failures_that_repeat_are_shared_and_chance_ones_are_not(outcome):
     failed = ok(1, outcome=outcome, timing=None, message="as it is")
-    found = found_for(failed, config(2))
-    assert (found is not None) == (outcome in (Outcome.WRONG_RESULT, Outcome.LAUNCH_FAILED))
+    result = found_for(failed, config(2))
+    assert (result is not None) == (outcome in (Outcome.WRONG_RESULT, Outcome.LAUNCH_FAILED))
 
 
 def test_what_was_shared_is_shared_on_with_its_first_origin():
-    found = found_for(ok(2, shared_with=config(1).digest), config(3))
-    assert found.shared_with == config(1).digest
+    result = found_for(ok(2, shared_with=config(1).digest), config(3))
+    assert result.shared_with == config(1).digest
 
 
 # ----------------------------------------------------------------------------- a measurer
@@ -117,8 +115,8 @@ def v(value):
 def test_finalists_are_measured_each_for_itself(fake):
     local, space = fake()
     local.measure(space, FOUR, v(1), None)
-    found = local.measure_interleaved(space, FOUR, [v(1), v(2)], rounds=2)
-    assert [m.shared_with for m in found] == [None, None]
+    result = local.measure_interleaved(space, FOUR, [v(1), v(2)], rounds=2)
+    assert [m.shared_with for m in result] == [None, None]
 
 
 HOST_LAUNCHES = """\
@@ -136,10 +134,10 @@ HOST_SPACE = FAKE_SPACE.replace(
 def test_launches_of_a_host_module_equal_by_what_it_reads(fake, tmp_path):
     local, space = fake(write_fake(tmp_path, space=HOST_SPACE, host=FAKE_HOST + HOST_LAUNCHES))
     configs = [Config({"SIZE": size, "V": value}) for size, value in ((4, 1), (4, 2), (2, 2))]
-    found = [local.measure(space, FOUR, config, None) for config in configs]
-    assert [m.outcome for m in found] == [Outcome.OK] * 3, found[0].message
-    assert [m.host_read for m in found] == [("SIZE",)] * 3
-    assert [m.shared_with for m in found] == [None, configs[0].digest, None]
+    result = [local.measure(space, FOUR, config, None) for config in configs]
+    assert [m.outcome for m in result] == [Outcome.OK] * 3, result[0].message
+    assert [m.host_read for m in result] == [("SIZE",)] * 3
+    assert [m.shared_with for m in result] == [None, configs[0].digest, None]
 
 
 # ------------------------------------------------------------------------- a whole campaign

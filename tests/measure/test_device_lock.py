@@ -79,15 +79,15 @@ def test_a_device_has_one_lock_for_cuda_and_opencl():
 
 
 def test_instances_of_a_divided_gpu_have_locks_of_their_own():
-    one, other = (replace(H100, uuid=uuid) for uuid in ("MIG-1", "MIG-2"))
-    with lock(one), lock(other), pytest.raises(DeviceBusy):
-        lock(one).__enter__()
+    first, second = (replace(H100, uuid=uuid) for uuid in ("MIG-1", "MIG-2"))
+    with lock(first), lock(second), pytest.raises(DeviceBusy):
+        lock(first).__enter__()
 
 
 def test_lock_that_one_thread_took_is_freed_by_another():
-    with ExitStack() as held:
+    with ExitStack() as locks_taken:
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(held.enter_context, lock(CPU)).result()
+            thread.submit(locks_taken.enter_context, lock(CPU)).result()
         with pytest.raises(DeviceBusy):
             lock(CPU).__enter__()
     with lock(CPU):
@@ -124,11 +124,11 @@ def test_measurer_holds_its_device_until_it_is_closed(opencl):
 def test_lock_is_free_where_no_cache_is(opencl, monkeypatch):
     full = mock.Mock(side_effect=UsageError("the cache cannot be written"))
     monkeypatch.setattr("harness.measure.builds.queue.BuildCache", full)
-    with pytest.raises(UsageError, match="the cache") as kept:
+    with pytest.raises(UsageError, match="the cache") as refused:
         KernelMeasurer(load_spec(ROOT / "spaces" / "mvmul.yaml"), opencl)
     with lock(opencl.device):
         pass
-    assert kept.tb is not None
+    assert refused.tb is not None
 
 
 def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl):

@@ -164,12 +164,12 @@ def test_wrong_names_are_refused_with_the_devices_that_there_are(names, message,
 
 def test_several_devices_are_named_by_commas_repetition_or_all(machine, several):
     for names in (["0,1"], ["0", "1"], ["0 , GPU-ab"]):
-        assert [each.device for each in choose_devices("auto", names)] == [H100, EQUAL]
+        assert [backend.device for backend in choose_devices("auto", names)] == [H100, EQUAL]
     machine(None, NVIDIA, *PARTS, gpus=(H100, EQUAL))
-    assert [each.device for each in choose_devices("auto", ["all"])] == [H100, EQUAL]
-    assert [each.device for each in choose_devices("opencl", ["all"])] == [NVIDIA]
+    assert [backend.device for backend in choose_devices("auto", ["all"])] == [H100, EQUAL]
+    assert [backend.device for backend in choose_devices("opencl", ["all"])] == [NVIDIA]
     machine(NO_CUDA, *PARTS)
-    assert [each.device for each in choose_devices("auto", ["all"])] == PARTS
+    assert [backend.device for backend in choose_devices("auto", ["all"])] == PARTS
 
 
 def test_command_for_one_device_refuses_several(several):

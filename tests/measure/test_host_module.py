@@ -178,8 +178,9 @@ BINARY = FakeCompiler().compile(Program("kernel double\nkernel copy", (), ()))
 
 def job_of(**values):
     sampling = Sampling(repeats=3, min_repeats=2, precision=0.0)
-    own = {"launches": (), "functions": FUNCTIONS}
-    return fake_job(config=Config(values), binary=BINARY, sampling=sampling, **own)
+    return fake_job(
+        config=Config(values), binary=BINARY, sampling=sampling, launches=(), functions=FUNCTIONS
+    )
 
 
 def case_of(folder, text=HOST):
@@ -198,10 +199,10 @@ def device_of(case, **kernels):
 def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path):
     case = case_of(tmp_path)
     device = device_of(case)
-    found = measure_kernel(device, case, job_of(STEPS=1))
-    assert found.outcome is Outcome.OK, found.message
+    measured = measure_kernel(device, case, job_of(STEPS=1))
+    assert measured.outcome is Outcome.OK, measured.message
     # Four doublings and a copy, for each run: a verified one and the samples.
-    assert len(device.launched) == 5 * (1 + found.timing.count)
+    assert len(device.launched) == 5 * (1 + measured.timing.count)
     both = measure_interleaved(device, [case], [job_of(STEPS=1), job_of(STEPS=2)], rounds=2)
     assert [m.outcome for m in both] == [Outcome.OK, Outcome.OK], "the configuration chooses them"
 
@@ -227,10 +228,10 @@ def test_occupancy_is_that_of_the_launches_that_are_yielded(tmp_path):
     case, job = case_of(tmp_path), job_of(STEPS=1)
     build = dataclasses.replace(job.binary.build, registers=32)
     binary = dataclasses.replace(job.binary, build=build)
-    found = measure_kernel(
+    measured = measure_kernel(
         device_of(case), case, dataclasses.replace(job, arch="sm_90", binary=binary)
     )
-    assert found.observed["active_warps"] == 32, "of one warp each"
+    assert measured.observed["active_warps"] == 32, "of one warp each"
 
 
 def test_time_of_a_run_is_the_sum_of_its_launches_and_its_clock_the_lowest(tmp_path):
@@ -238,9 +239,9 @@ def test_time_of_a_run_is_the_sum_of_its_launches_and_its_clock_the_lowest(tmp_p
     clocks_mhz = itertools.cycle((990, 970, 980))
     device = FakeDevice((1.0, 2.0, 4.0, 8.0, 16.0) * 9, KERNELS, clocks_mhz=clocks_mhz)
     device.bind(case.arguments)
-    found = measure_kernel(device, case, job_of(STEPS=1))
-    assert set(found.timing.samples_s) == {31.0}
-    assert found.observed["sm_clock_mhz"] == 970
+    measured = measure_kernel(device, case, job_of(STEPS=1))
+    assert set(measured.timing.samples_s) == {31.0}
+    assert measured.observed["sm_clock_mhz"] == 970
 
 
 ALL_READ = {"STEPS", "FAST"}
@@ -284,14 +285,14 @@ def test_a_measurement_records_what_launches_and_arrange_read(tmp_path):
     assert measure_kernel(device_of(case), case, job_of(STEPS=1, V=1)).host_read == ("STEPS",)
     text = ARRANGED.replace('"firsts_packed" if config["PACKED"] else "firsts"', '"firsts_packed"')
     case = case_of(tmp_path, text)
-    found = measure_kernel(arranged_device(case), case, arranged_job(1))
-    assert (found.outcome, found.host_read) == (Outcome.OK, ("PACKED",))
+    measured = measure_kernel(arranged_device(case), case, arranged_job(1))
+    assert (measured.outcome, measured.host_read) == (Outcome.OK, ("PACKED",))
 
 
 def test_a_failure_records_what_was_read_before_it(tmp_path):
     case = case_of(tmp_path, HOST.replace('yield Launch("copy"', 'yield ("copy"'))
-    found = measure_kernel(device_of(case), case, job_of(STEPS=1))
-    assert (found.outcome, found.host_read) == (Outcome.LAUNCH_FAILED, ("STEPS",))
+    measured = measure_kernel(device_of(case), case, job_of(STEPS=1))
+    assert (measured.outcome, measured.host_read) == (Outcome.LAUNCH_FAILED, ("STEPS",))
 
 
 def test_scalar_of_a_launch_needs_no_name(tmp_path):
@@ -320,9 +321,9 @@ def test_scalar_of_a_launch_needs_no_name(tmp_path):
 def test_faults_of_launches_are_reported(tmp_path, old, new, reason):
     assert old in HOST
     case = case_of(tmp_path, HOST.replace(old, new))
-    found = measure_kernel(device_of(case), case, job_of(STEPS=1))
-    assert found.outcome is Outcome.LAUNCH_FAILED
-    assert re.search(reason, found.message)
+    measured = measure_kernel(device_of(case), case, job_of(STEPS=1))
+    assert measured.outcome is Outcome.LAUNCH_FAILED
+    assert re.search(reason, measured.message)
 
 
 # ------------------------------------------------------------------------------- arrange
@@ -368,9 +369,18 @@ def arranged_job(packed):
 def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path):
     case = case_of(tmp_path, ARRANGED)
     device = arranged_device(case)
-    found = [measure_kernel(device, case, arranged_job(packed)) for packed in (1, 0, 1, 0, 0, 1)]
-    found += measure_interleaved(device, [case], [arranged_job(1), arranged_job(0)], rounds=3)
-    assert [m.outcome for m in found] == [Outcome.OK] * 8
+    measured = [measure_kernel(device, case, arranged_job(packed)) for packed in (1, 0, 1, 0, 0, 1)]
+    measured += measure_interleaved(device, [case], [arranged_job(1), arranged_job(0)], rounds=3)
+    assert [m.outcome for m in measured] == [Outcome.OK] * 8
+
+
+def test_interleaved_configurations_all_write_what_one_arranges(tmp_path):
+    case = case_of(tmp_path, ARRANGED)
+    arranged = case.arranged(TrackedConfig(Config({"PACKED": 0})))
+    for interleaved, written in ((False, ["pairs"]), (False, []), (True, ["pairs"])):
+        assert [*case.to_write(arranged, interleaved)] == written
+    case.bound_again()
+    assert case.to_write(arranged, interleaved=False)
 
 
 def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path):
@@ -385,9 +395,9 @@ def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path
 
     device = device_of(case, firsts=spoiling(firsts), firsts_packed=spoiling(firsts_packed))
     jobs = [arranged_job(1), arranged_job(0)]
-    found = [measure_kernel(device, case, job) for job in jobs]
-    found += measure_interleaved(device, [case], jobs, rounds=3)
-    assert [m.outcome for m in found] == [Outcome.OK] * 4
+    measured = [measure_kernel(device, case, job) for job in jobs]
+    measured += measure_interleaved(device, [case], jobs, rounds=3)
+    assert [m.outcome for m in measured] == [Outcome.OK] * 4
 
 
 @pytest.mark.parametrize(

@@ -97,14 +97,14 @@ def test_host_module_that_fails_ends_its_input_and_nothing_else(faults, local, n
 @pytest.mark.slow
 def test_interleaved_crash_is_the_failure_of_one(faults, local):
     configs = list(map(fault, ("none", "trap", "build_error", "wrong_element", "read_spare")))
-    found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=4)
-    assert [m.config for m in found] == configs
+    result = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=4)
+    assert [m.config for m in result] == configs
     ok, wrong = Outcome.OK, Outcome.WRONG_RESULT
     expected = [ok, Outcome.CRASHED, Outcome.BUILD_FAILED, wrong, ok]
-    assert [m.outcome for m in found] == expected
-    assert "SIGILL" in found[1].message
-    assert {m.timing.stopped for m in found if m.timing} == {StopReason.INTERLEAVED}
-    assert {m.timing.count for m in found if m.timing} == {4}
+    assert [m.outcome for m in result] == expected
+    assert "SIGILL" in result[1].message
+    assert {m.timing.stopped for m in result if m.timing} == {StopReason.INTERLEAVED}
+    assert {m.timing.count for m in result if m.timing} == {4}
 
 
 V1, V2 = Config({"V": 1}), Config({"V": 2})

@@ -64,19 +64,19 @@ def test_measurements_of_occasions_are_one_measurement():
         ok(1.0, 2.0, warmup_s=(9.0,), wall_s=1.0, observed={"cpu_s": 1.0}, host_read=("V",)),
         ok(3.0, warmup_s=(8.0,), wall_s=2.0, observed={"cpu_s": 3.0}, host_read=("U",)),
     ]
-    found = join(parts)
-    assert found.timing == Timing((1.0, 2.0, 3.0), StopReason.INTERLEAVED, (2, 1))
-    assert (found.warmup_s, found.wall_s, found.observed) == ((9.0, 8.0), 3.0, {"cpu_s": 2.0})
-    assert found.host_read == ("U", "V")
+    result = join(parts)
+    assert result.timing == Timing((1.0, 2.0, 3.0), StopReason.INTERLEAVED, (2, 1))
+    assert (result.warmup_s, result.wall_s, result.observed) == ((9.0, 8.0), 3.0, {"cpu_s": 2.0})
+    assert result.host_read == ("U", "V")
 
 
 def test_a_gpu_that_was_throttled_on_any_occasion_was_throttled_and_samples_are_counted():
     parts = [ok(1.0, observed={"throttled": 0.0, SM_CLOCK_MHZ: 900.0 + n}) for n in range(3)]
     parts.append(ok(1.0, observed={"throttled_by_hw_thermal": 1.0, THROTTLED_SAMPLES: 2}))
     parts.append(ok(1.0, observed={"throttled": 1.0, THROTTLED_SAMPLES: 3}))
-    found = join(parts).observed
+    result = join(parts).observed
     throttled = {"throttled": 1.0, "throttled_by_hw_thermal": 1.0, THROTTLED_SAMPLES: 5}
-    assert found == {**throttled, SM_CLOCK_MHZ: 901}
+    assert result == {**throttled, SM_CLOCK_MHZ: 901}
 
 
 def test_failure_on_a_later_occasion_is_the_outcome_and_ends_the_configuration():
@@ -121,8 +121,8 @@ class BindingDevice(FakeDevice):
 @pytest.mark.parametrize(("seeds", "rounds", "loads"), [((2, 2, 3), (2, 1, 1), 3), ((0,), (), 0)])
 def test_every_occasion_loads_and_allocates_anew_but_the_only_one(measured, seeds, rounds, loads):
     device = BindingDevice()
-    found = measured(device, seeds)
-    assert [m.timing.occasions for m in found] == [rounds] * 2
+    result = measured(device, seeds)
+    assert [m.timing.occasions for m in result] == [rounds] * 2
     # The data of the search is bound first: the arguments' names are asked for.
     assert (device.unloads, device.binds) == (loads, 1 + loads)
 
@@ -138,8 +138,8 @@ def test_each_launch_draws_one_of_two_sets_of_data(measured):
     device = FakeDevice()
     assert [m.outcome for m in measured(device, (2,) * 60)] == [Outcome.OK] * 2
     contents = [tuple(launch["x"]) for launch in device.launched]
-    one, other = dict.fromkeys(contents)
-    numbers = [(one, other).index(content) for content in contents]
+    first, other = dict.fromkeys(contents)
+    numbers = [(first, other).index(content) for content in contents]
     assert numbers[:4] == [0, 1, 0, 1], "the first runs are on each"
     pairs = [(numbers[n], numbers[n + 1]) for n in range(4, len(numbers), 6)]
     assert {*pairs} == {(0, 0), (0, 1), (1, 0), (1, 1)}, "of the rounds' launches"
@@ -196,10 +196,10 @@ def is_shown(
     take `cold_s` longer."""
     default = of_final(DEFAULT, default_s, [default_s + cold_s] * 12)
     firsts = ([new_s] * 2 + [seen_s] * 4) * 2
-    found = without_unshown_gain(of_final(OTHER, time_s, firsts), default, SEEDS, floor_s)
-    assert found.outcome is Outcome.OK, "it loses nothing else"
-    assert found.time_s == time_s
-    return UNCLAIMED not in found.observed
+    result = without_unshown_gain(of_final(OTHER, time_s, firsts), default, SEEDS, floor_s)
+    assert result.outcome is Outcome.OK, "it loses nothing else"
+    assert result.time_s == time_s
+    return UNCLAIMED not in result.observed
 
 
 def test_gain_of_which_more_than_half_is_of_data_that_were_seen_is_not_shown():
@@ -216,8 +216,8 @@ def test_the_least_of_the_first_runs_count_since_other_work_only_makes_runs_long
         ([9, 9, 9, 9, 9, 9, 9, 0.5, 9, 0.5, 9, 9], True),  # one on new data is as fast
         ([9, 9, 9, 9, 9, 0.5, 9, 1, 9, 9, 9, 9], False),
     ]:
-        found = without_unshown_gain(of_final(OTHER, 0.5, firsts), default, SEEDS, 0.0)
-        assert (UNCLAIMED not in found.observed) is shown
+        result = without_unshown_gain(of_final(OTHER, 0.5, firsts), default, SEEDS, 0.0)
+        assert (UNCLAIMED not in result.observed) is shown
 
 
 def test_reason_has_the_times():
@@ -282,42 +282,42 @@ def search(fake_here):
         measurer, space = fake_here(opened=device)
         default = measurer.measure(space, FOUR, space.default, None)
         config = Config({"V": 2})
-        found = measurer.measure(space, FOUR, config, default.time_s)
+        result = measurer.measure(space, FOUR, config, default.time_s)
         again = measurer.measure(space, FOUR, config, default.time_s)
-        assert again.outcome is found.outcome
-        return found, device
+        assert again.outcome is result.outcome
+        return result, device
 
     return searched
 
 
 def test_time_that_is_true_on_new_data_stays(search):
-    found, device = search(lambda x, y: 0.05)
-    assert found.time_s == 0.05
-    assert "20 times" in found.message
-    assert found.observed["output_bits"] > 0, "a digest of the outputs on the search's data"
+    result, device = search(lambda x, y: 0.05)
+    assert result.time_s == 0.05
+    assert "20 times" in result.message
+    assert result.observed["output_bits"] > 0, "a digest of the outputs on the search's data"
     data = {tuple(launch["x"]) for launch in device.launched}
     assert len(data) == 3, "once: the data of the search, and two new sets"
 
 
 def test_time_that_is_plausible_is_not_measured_again(search):
-    found, device = search(lambda x, y: 0.1)
-    assert not found.message
+    result, device = search(lambda x, y: 0.1)
+    assert not result.message
     assert len({tuple(launch["x"]) for launch in device.launched}) == 1
 
 
 def test_kernel_that_copies_an_earlier_result_is_wrong_on_new_data(search):
-    kept = []
+    outputs = []
 
     def copies(x, y):
-        kept.append(y.copy())
-        if len(kept) == 1:
+        outputs.append(y.copy())
+        if len(outputs) == 1:
             return 1.0
-        y[...] = kept[-2]
+        y[...] = outputs[-2]
         return 0.001
 
-    found, _ = search(copies)
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "1,000 times" in found.message
+    result, _ = search(copies)
+    assert result.outcome is Outcome.WRONG_RESULT
+    assert "1,000 times" in result.message
 
 
 def test_kernel_that_recognises_data_has_the_time_of_its_first_runs(search):
@@ -328,10 +328,10 @@ def test_kernel_that_recognises_data_has_the_time_of_its_first_runs(search):
         seen.add(float(x[0]))
         return 0.8 if is_new else 0.01
 
-    found, _ = search(recognises)
-    assert found.outcome is Outcome.OK
-    assert found.time_s == 0.8
-    assert "800 ms" in found.message
+    result, _ = search(recognises)
+    assert result.outcome is Outcome.OK
+    assert result.time_s == 0.8
+    assert "800 ms" in result.message
 
 
 # ------------------------------------------------------------------------- interleaved
@@ -354,10 +354,10 @@ def test_configuration_that_overwrites_an_input_fails_alone(interleave):
         y[...] = 2 * x
         x[0] += 1
 
-    found = interleave(ByValue(spoils, twice, twice), 3)
-    assert [m.outcome for m in found] == [Outcome.WRONG_RESULT, Outcome.OK, Outcome.OK]
-    assert [m.timing.count for m in found if m.timing] == [4, 4]
-    assert len(found[1].warmup_s) > 1, "the first run on new data is kept"
+    result = interleave(ByValue(spoils, twice, twice), 3)
+    assert [m.outcome for m in result] == [Outcome.WRONG_RESULT, Outcome.OK, Outcome.OK]
+    assert [m.timing.count for m in result if m.timing] == [4, 4]
+    assert len(result[1].warmup_s) > 1, "the first run on new data is kept"
 
 
 @dataclasses.dataclass
@@ -374,8 +374,8 @@ class WrongAt:
 
 def test_kernel_that_is_wrong_at_times_stays_wrong_when_repeated(interleave):
     together, alone = WrongAt(2), WrongAt(1)
-    found = interleave(ByValue(together, twice), 2)
-    assert [m.outcome for m in found] == [Outcome.WRONG_RESULT, Outcome.OK]
+    result = interleave(ByValue(together, twice), 2)
+    assert [m.outcome for m in result] == [Outcome.WRONG_RESULT, Outcome.OK]
     assert together.count > 4, "it was measured alone, and works there"
     (measured,) = interleave(ByValue(alone), 1)
     assert measured.outcome is Outcome.WRONG_RESULT

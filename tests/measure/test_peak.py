@@ -60,11 +60,11 @@ def test_a_time_below_the_floor_is_measured_again_unless_the_default_is_as_fast(
 ):
     measurer, space = peaked(*[default_s] * 5, *[5e-4] * 200)
     default = measurer.measure(space, FOUR, space.default, None)
-    found = measurer.measure(space, FOUR, OTHER, default.time_s)
-    assert found.outcome is Outcome.OK
-    assert found.observed["peak_fraction"] == pytest.approx(2)
-    assert word in found.message
-    assert bool(word) == bool(found.message)
+    result = measurer.measure(space, FOUR, OTHER, default.time_s)
+    assert result.outcome is Outcome.OK
+    assert result.observed["peak_fraction"] == pytest.approx(2)
+    assert word in result.message
+    assert bool(word) == bool(result.message)
 
 
 def missing(*_):
@@ -98,9 +98,9 @@ def test_registers_that_spill_are_observed():
 def test_work_that_cannot_be_computed_on_an_input_makes_it_illegal(fake_here, tmp_path):
     text = FAKE_SPACE.replace("{n: 4}, ", "") + "work: {bytes: 64 // (n - 4)}\n"
     measurer, space = fake_here(write_fake(tmp_path, space=text), opened=bound_device())
-    found = measurer.measure(space, FOUR, space.default, None)
-    assert found.outcome is Outcome.ILLEGAL
-    assert "`64 // (n - 4)`" in found.message
+    result = measurer.measure(space, FOUR, space.default, None)
+    assert result.outcome is Outcome.ILLEGAL
+    assert "`64 // (n - 4)`" in result.message
 
 
 @pytest.mark.slow
@@ -115,9 +115,9 @@ def test_pocls_peak_is_measured_once_and_kept(tmp_path, own_cache, monkeypatch):
     spec = write_fake(tmp_path, kernel, FAKE_SPACE + WORK)
     with contextlib.closing(KernelMeasurer(spec, backend)) as local:
         space = ConstrainedSpace.of(spec, FOUR, local.limits, local.compiler)
-        found = local.measure(space, FOUR, space.default, None)
-        assert found.outcome is Outcome.OK, found.message
-        peaks = found.observed["peak_gb_per_s"], found.observed["peak_gflop_per_s"]
+        result = local.measure(space, FOUR, space.default, None)
+        assert result.outcome is Outcome.OK, result.message
+        peaks = result.observed["peak_gb_per_s"], result.observed["peak_gflop_per_s"]
         assert 0.1 < peaks[0] < 1e4
         assert 0.1 < peaks[1] < 1e5
         assert not any("peak" in notice for notice in local.notices)

@@ -39,13 +39,13 @@ def assert_failed(measured, outcome, *words):
 def test_good_configuration_is_verified_warmed_up_and_timed():
     device = bound_device(times_s=(9.0, 8.0, 1.0, 2.0, 3.0, 4.0))
     given = sampled(warmup=2)
-    found = measure_kernel(device, DATA, given)
-    assert found.outcome is Outcome.OK
-    assert found.timing.samples_s == (1.0, 2.0, 3.0, 4.0)
-    assert found.timing.stopped is StopReason.REPEATS
-    assert found.warmup_s == (9.0, 8.0)
-    assert found.build is given.binary.build
-    assert found.wall_s > 0
+    measured = measure_kernel(device, DATA, given)
+    assert measured.outcome is Outcome.OK
+    assert measured.timing.samples_s == (1.0, 2.0, 3.0, 4.0)
+    assert measured.timing.stopped is StopReason.REPEATS
+    assert measured.warmup_s == (9.0, 8.0)
+    assert measured.build is given.binary.build
+    assert measured.wall_s > 0
 
 
 @pytest.mark.parametrize("too_slow", [4, 5])
@@ -60,17 +60,17 @@ def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow):
             return elapsed_s
 
     device = bound_device(kind=Device)
-    found = measure_kernel(device, DATA, JOB)
-    assert found.observed[HOST_RETRIES] == too_slow
+    measured = measure_kernel(device, DATA, JOB)
+    assert measured.observed[HOST_RETRIES] == too_slow
     if too_slow == 4:
-        assert len(device.launched) == 1 + found.timing.count + too_slow
+        assert len(device.launched) == 1 + measured.timing.count + too_slow
     else:
-        assert_failed(found, Outcome.TIMEOUT, "the host is late, 5 times")
+        assert_failed(measured, Outcome.TIMEOUT, "the host is late, 5 times")
 
 
 def test_sampling_stops_when_clearly_worse_than_the_best():
-    found = measure_kernel(bound_device(times_s=(1.0,) * 9), DATA, fake_job(best_s=0.1))
-    assert (found.timing.count, found.timing.stopped) == (2, StopReason.WORSE)
+    measured = measure_kernel(bound_device(times_s=(1.0,) * 9), DATA, fake_job(best_s=0.1))
+    assert (measured.timing.count, measured.timing.stopped) == (2, StopReason.WORSE)
 
 
 def fills_of(device):
@@ -114,8 +114,8 @@ def test_unwritten_output_is_never_right(expected, dtype, repeats):
     case = KernelData({"x": X, "y": np.zeros(4, dtype)}, {"y": right}, ())
     device = FakeDevice(kernels={"twice": leaves_one})
     device.bind(case.arguments)
-    found = measure_kernel(device, case, sampled(repeats=repeats, min_repeats=1))
-    assert_failed(found, Outcome.WRONG_RESULT, "y[3] was never written (1 of 4 elements)")
+    measured = measure_kernel(device, case, sampled(repeats=repeats, min_repeats=1))
+    assert_failed(measured, Outcome.WRONG_RESULT, "y[3] was never written (1 of 4 elements)")
 
 
 def test_kernel_that_writes_only_where_something_holds_is_shown_inout():
@@ -124,8 +124,8 @@ def test_kernel_that_writes_only_where_something_holds_is_shown_inout():
 
     right = np.where(np.arange(4) < 2, X, 0)
     case = dataclasses.replace(DATA, expected={"y": right})
-    found = measure_kernel(bound_device(sparse), case, JOB)
-    assert_failed(found, Outcome.WRONG_RESULT, "y[2] was never", "-97.3", 'INOUT = ("y",)')
+    measured = measure_kernel(bound_device(sparse), case, JOB)
+    assert_failed(measured, Outcome.WRONG_RESULT, "y[2] was never", "-97.3", 'INOUT = ("y",)')
     declared = dataclasses.replace(case, inout=("y",))
     assert measure_kernel(bound_device(sparse), declared, JOB).outcome is Outcome.OK
 
@@ -133,10 +133,10 @@ def test_kernel_that_writes_only_where_something_holds_is_shown_inout():
 def test_run_of_several_launches_has_a_tick_for_each():
     device = bound_device()
     device.tick_s = 1e-4
-    found = measure_kernel(device, DATA, fake_job(launches=(LAUNCH,) * 3))
-    runs = found.observed[RUNS_PER_SAMPLE]
+    measured = measure_kernel(device, DATA, fake_job(launches=(LAUNCH,) * 3))
+    runs = measured.observed[RUNS_PER_SAMPLE]
     assert runs == pytest.approx(10, abs=1)
-    assert found.timing.clock_error_s == pytest.approx(3 * 1e-4 / (2 * runs))
+    assert measured.timing.clock_error_s == pytest.approx(3 * 1e-4 / (2 * runs))
 
 
 @pytest.mark.parametrize("wrong", range(1, 6))
@@ -148,8 +148,8 @@ def test_result_that_is_wrong_once_is_found(monkeypatch, wrong):
         y[...] = 2 * x + (next(launches) == wrong)
 
     times_s = (1.0, *range(1, 99))
-    found = measure_kernel(bound_device(slips, times_s), DATA, sampled(repeats=5))
-    assert_failed(found, Outcome.WRONG_RESULT, f"run {wrong + 1}: ")
+    measured = measure_kernel(bound_device(slips, times_s), DATA, sampled(repeats=5))
+    assert_failed(measured, Outcome.WRONG_RESULT, f"run {wrong + 1}: ")
 
 
 def test_verifications_take_their_share_of_the_time_and_two_are_free():
@@ -167,8 +167,8 @@ def test_verifications_take_their_share_of_the_time_and_two_are_free():
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_time_that_is_no_time_is_a_failed_launch(elapsed_s, index):
     device = bound_device(times_s=(*(1.0,) * index, elapsed_s))
-    found = measure_kernel(device, DATA, JOB)
-    assert_failed(found, Outcome.LAUNCH_FAILED, f"{elapsed_s} s")
+    measured = measure_kernel(device, DATA, JOB)
+    assert_failed(measured, Outcome.LAUNCH_FAILED, f"{elapsed_s} s")
 
 
 def fills_memory(x, y):
@@ -178,9 +178,9 @@ def fills_memory(x, y):
 def test_launch_or_twin_without_memory_is_nobodys_failure():
     twin = Twin(Config({"A": 2}), JOB.binary, JOB.launches, must_repeat=True)
     for job in (JOB, fake_job(twin=twin)):
-        found = measure_kernel(bound_device(fills_memory), DATA, job)
-        assert_failed(found, Outcome.OUT_OF_MEMORY, "4 bytes are free")
-    assert not found.outcome.settles
+        measured = measure_kernel(bound_device(fills_memory), DATA, job)
+        assert_failed(measured, Outcome.OUT_OF_MEMORY, "4 bytes are free")
+    assert not measured.outcome.settles
 
 
 # -------------------------------------------------------------------------------- interleaved
@@ -195,8 +195,8 @@ def test_interleaved_configuration_without_memory_leaves_the_others():
             fills_memory(x, y)
         y[...] = 2 * x
 
-    found = measure_interleaved(bound_device(sometimes), [DATA], jobs(2), rounds=2)
-    assert sorted(m.outcome for m in found) == [Outcome.OK, Outcome.OUT_OF_MEMORY]
+    measured = measure_interleaved(bound_device(sometimes), [DATA], jobs(2), rounds=2)
+    assert sorted(m.outcome for m in measured) == [Outcome.OK, Outcome.OUT_OF_MEMORY]
 
 
 def jobs(count):
@@ -208,17 +208,17 @@ def counting_device():
     return bound_device(times_s=map(float, range(1, 1000)))
 
 
-def samples_of(found):
-    return [m.timing.samples_s for m in found if m.timing]
+def samples_of(measured):
+    return [m.timing.samples_s for m in measured if m.timing]
 
 
 def test_interleaved_configurations_have_one_sample_in_every_round():
-    found = measure_interleaved(counting_device(), [DATA], jobs(2), rounds=3)
-    rounds = list(zip(*samples_of(found), strict=True))
+    measured = measure_interleaved(counting_device(), [DATA], jobs(2), rounds=3)
+    rounds = list(zip(*samples_of(measured), strict=True))
     assert len(rounds) == 3
-    assert all(max(one) < min(other) for one, other in pairwise(rounds))
-    assert [m.warmup_s for m in found] == [(1.0,), (2.0,)]
-    assert {m.timing.stopped for m in found if m.timing} == {StopReason.INTERLEAVED}
+    assert all(max(a) < min(b) for a, b in pairwise(rounds))
+    assert [m.warmup_s for m in measured] == [(1.0,), (2.0,)]
+    assert {m.timing.stopped for m in measured if m.timing} == {StopReason.INTERLEAVED}
 
 
 def test_order_in_a_round_is_random_and_repeats_with_its_seed():
@@ -227,9 +227,9 @@ def test_order_in_a_round_is_random_and_repeats_with_its_seed():
 
     rounds = samples(1)
     assert rounds == samples(1) != samples(2)
-    first = [one < other for one, other in zip(*rounds, strict=True)]
+    first = [a < b for a, b in zip(*rounds, strict=True)]
     assert 30 < sum(first) < 70
-    assert 30 < sum(one != other for one, other in pairwise(first)) < 70, "it does not alternate"
+    assert 30 < sum(a != b for a, b in pairwise(first)) < 70, "it does not alternate"
 
 
 def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last():
@@ -240,8 +240,8 @@ def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_
 
     device = FakeDevice(kernels=KERNELS | {"tires": tires})
     device.bind(DATA.arguments)
-    found = measure_interleaved(device, [DATA], [fake_job("tires"), JOB], rounds=4)
-    assert [m.outcome for m in found] == [Outcome.WRONG_RESULT, Outcome.OK]
+    measured = measure_interleaved(device, [DATA], [fake_job("tires"), JOB], rounds=4)
+    assert [m.outcome for m in measured] == [Outcome.WRONG_RESULT, Outcome.OK]
 
 
 # ------------------------------------------------------------------------- bit for bit
@@ -264,8 +264,8 @@ def beside_twin(kernel, twin, repeats=False, **kernels):
     """A kernel measured with a twin, which runs another kernel."""
     device = FakeDevice(kernels=KERNELS | {"near": off_by_one_place} | kernels)
     device.bind(DATA.arguments)
-    other = fake_job(twin)
-    standard = Twin(Config({"A": 0}), other.binary, other.launches, repeats)
+    b = fake_job(twin)
+    standard = Twin(Config({"A": 0}), b.binary, b.launches, repeats)
     case = dataclasses.replace(DATA, twin_outputs={})
     return measure_kernel(device, case, fake_job(kernel, twin=standard))
 
@@ -288,16 +288,16 @@ def test_twin_is_run_once_for_all_that_are_held_against_it():
 
 
 def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must():
-    found = beside_twin("near", "unsteady", unsteady=unsteady)
-    assert found.outcome is Outcome.OK
-    assert found.observed[BIT_EXACT] == 0
-    found = beside_twin("near", "unsteady", repeats=True, unsteady=unsteady)
-    assert_failed(found, Outcome.LAUNCH_FAILED, "two runs", "differ in")
+    measured = beside_twin("near", "unsteady", unsteady=unsteady)
+    assert measured.outcome is Outcome.OK
+    assert measured.observed[BIT_EXACT] == 0
+    measured = beside_twin("near", "unsteady", repeats=True, unsteady=unsteady)
+    assert_failed(measured, Outcome.LAUNCH_FAILED, "two runs", "differ in")
 
 
 def test_twin_that_fails_is_reported():
-    found = beside_twin("twice", "nothing")
-    assert_failed(found, Outcome.LAUNCH_FAILED, "without flags", "wrong result")
+    measured = beside_twin("twice", "nothing")
+    assert_failed(measured, Outcome.LAUNCH_FAILED, "without flags", "wrong result")
 
 
 def test_equal_bits_have_one_digest_and_outputs_that_vary_have_none():

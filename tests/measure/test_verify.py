@@ -48,9 +48,9 @@ def test_no_number_is_right_where_two_fills_were_left(dtype):
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     left = [fill.array((1,), kind) for fill in FILLS]
     for expected in (*left, np.zeros(1, kind), np.ones(1, kind), np.full(1, -1).astype(kind)):
-        assert sum(compare(each, expected) is None for each in left) <= 1
+        assert sum(compare(content, expected) is None for content in left) <= 1
     if kind.kind not in "iub":
-        finite = [bool(np.isfinite(each[0])) for each in left]
+        finite = [bool(np.isfinite(content[0])) for content in left]
         assert finite == [True, False, True]
 
 
@@ -110,11 +110,11 @@ def test_small_numbers_may_have_the_rounding_errors_of_the_others():
     assert compare((expected + 5 * error).astype(np.float32), expected) is not None
 
 
-@pytest.mark.parametrize("one", [1e-300, 1.0, 1e300])
-def test_size_is_the_root_mean_square_of_the_finite_numbers(one):
-    assert size_of(one * np.array([1.0, -7.0])) == pytest.approx(5 * one)
-    assert size_of(np.array([one, np.nan, np.inf])) == pytest.approx(one)
-    assert size_of(np.full(100_000, 3j * one)) == pytest.approx(3 * one)
+@pytest.mark.parametrize("unit", [1e-300, 1.0, 1e300])
+def test_size_is_the_root_mean_square_of_the_finite_numbers(unit):
+    assert size_of(unit * np.array([1.0, -7.0])) == pytest.approx(5 * unit)
+    assert size_of(np.array([unit, np.nan, np.inf])) == pytest.approx(unit)
+    assert size_of(np.full(100_000, 3j * unit)) == pytest.approx(3 * unit)
     assert size_of(np.append(np.zeros(100_000), np.full(100_000, 2.0))) == pytest.approx(2**0.5)
 
 

@@ -43,7 +43,7 @@ kernel void weighted(global const float *x, global const float *w, global float 
 EACH = Tolerance()
 
 
-def found(folder, result, dtype="float32", more="", within=EACH):
+def weaknesses(folder, result, dtype="float32", more="", within=EACH):
     """The weaknesses of a host module whose reference is this result."""
     path = folder / "host.py"
     path.write_text(HOST.format(result=result, dtype=dtype) + more)
@@ -73,25 +73,25 @@ def found(folder, result, dtype="float32", more="", within=EACH):
     ],
 )
 def test_weak_test_is_named(tmp_path, result, dtype, weakness):
-    named = found(tmp_path, result, dtype)
+    named = weaknesses(tmp_path, result, dtype)
     assert any(text.startswith(weakness) for text in named) if weakness else not named
 
 
 def test_zeros_that_the_tolerance_of_the_space_lets_pass_are_named(tmp_path):
-    first, *_ = found(tmp_path, "1e-7 * x * w", within=Tolerance(atol=1e-6))
+    first, *_ = weaknesses(tmp_path, "1e-7 * x * w", within=Tolerance(atol=1e-6))
     assert first == "a kernel that writes zeros to y would pass. Lower atol, or scale the data"
-    assert not found(tmp_path, "1e-7 * x * w")
+    assert not weaknesses(tmp_path, "1e-7 * x * w")
 
 
 def test_in_out_array_that_no_run_needs_to_change_is_named(tmp_path):
     more = 'INOUT = ("x",)\nreference = lambda arguments: {"x": arguments["x"]}\n'
-    (first, *_) = found(tmp_path, "x", more=more)
+    (first, *_) = weaknesses(tmp_path, "x", more=more)
     assert first == "a kernel that leaves x as it is would pass. Choose other data"
 
 
 def test_data_that_no_seed_changes_are_named(tmp_path):
     more = "made = arguments\narguments = lambda f, _: made(f, np.random.default_rng(0))\n"
-    assert found(tmp_path, "x * w", more=more) == [
+    assert weaknesses(tmp_path, "x * w", more=more) == [
         "arguments() makes the same arrays for every seed, so a kernel that keeps results of "
         "earlier data would pass. Use its `rng`"
     ]
@@ -109,13 +109,13 @@ def test_reference_that_takes_no_data_of_two_seeds_says_nothing(tmp_path):
         "    assert (np.diff(x[w]) >= 0).all()\n"
         "    return {'y': x[w]}\n"
     )
-    assert not found(tmp_path, "0", more=more)
+    assert not weaknesses(tmp_path, "0", more=more)
 
 
 def test_slow_reference_is_computed_once(tmp_path, monkeypatch):
-    assert found(tmp_path, "2 * x")
+    assert weaknesses(tmp_path, "2 * x")
     monkeypatch.setattr(weak, "REFERENCE_S", 0.0)
-    assert not found(tmp_path, "2 * x")
+    assert not weaknesses(tmp_path, "2 * x")
 
 
 @pytest.mark.slow

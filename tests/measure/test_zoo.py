@@ -110,9 +110,9 @@ def test_every_kernel_of_the_zoo_is_tested():
 
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_kernel_is_accepted(measure, name):
-    found = measure(name)
-    assert found.outcome is Outcome.OK, found.message
-    assert found.timing.count == 15
+    measured = measure(name)
+    assert measured.outcome is Outcome.OK, measured.message
+    assert measured.timing.count == 15
 
 
 SEEN_ALIKE = (
@@ -131,38 +131,38 @@ EACH_REFUSED += [pytest.param(name, marks=pytest.mark.slow) for name in SEEN_ALI
 
 @pytest.mark.parametrize("name", EACH_REFUSED)
 def test_kernel_that_fakes_speed_is_refused_for_what_it_does(measure, name):
-    found = measure(name)
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert found.timing is None
-    assert re.search(REFUSED[name], found.message), found.message
+    measured = measure(name)
+    assert measured.outcome is Outcome.WRONG_RESULT
+    assert measured.timing is None
+    assert re.search(REFUSED[name], measured.message), measured.message
 
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_kernel_that_uses_an_earlier_run_works_in_each(measure, name):
-    found = measure(name)
-    assert found.outcome is Outcome.OK, found.message
+    measured = measure(name)
+    assert measured.outcome is Outcome.OK, measured.message
 
 
 def test_kernel_cannot_call_the_system(measure):
-    found = measure(CALLS_OUT)
-    assert found.outcome is Outcome.BUILD_FAILED
-    assert "pthread_create" in found.message
+    measured = measure(CALLS_OUT)
+    assert measured.outcome is Outcome.BUILD_FAILED
+    assert "pthread_create" in measured.message
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_kernel_works_in_the_finals(final, name):
-    found, _ = final(name, 50)
-    assert found.outcome is Outcome.OK, found.message
+    measured, _ = final(name, 50)
+    assert measured.outcome is Outcome.OK, measured.message
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG_IN_THE_FINALS)
 def test_what_an_earlier_launch_left_is_wrong_in_the_finals(final, name):
-    found, default = final(name, 50)
+    measured, default = final(name, 50)
     assert default.outcome is Outcome.OK
-    if name != "result_kept_by_address" or is_shown(found):  # new data may lie elsewhere
-        assert found.outcome is Outcome.WRONG_RESULT
+    if name != "result_kept_by_address" or is_shown(measured):  # new data may lie elsewhere
+        assert measured.outcome is Outcome.WRONG_RESULT
 
 
 @pytest.mark.slow
@@ -170,17 +170,17 @@ def test_what_an_earlier_launch_left_is_wrong_in_the_finals(final, name):
 def test_kernel_that_recognises_the_data_has_no_claim(final, name, share):
     # Other work hides slow first runs in one final of 24 on an idle machine.
     for _ in range(3):
-        found, default = final(name, share)
-        assert found.outcome is Outcome.OK, "its results are right"
-        if not is_shown(found) or not time_ratio(default.timing, found.timing).is_faster:
+        measured, default = final(name, share)
+        assert measured.outcome is Outcome.OK, "its results are right"
+        if not is_shown(measured) or not time_ratio(default.timing, measured.timing).is_faster:
             return
     pytest.fail("it kept its claim three times")
 
 
 def test_write_farther_than_the_least_zone_is_found_behind_a_large_array(measure):
-    found = measure("writes_far_behind", Input({"n": 8192, "k": 64}))
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "y (5,001 elements behind its end)" in found.message
+    measured = measure("writes_far_behind", Input({"n": 8192, "k": 64}))
+    assert measured.outcome is Outcome.WRONG_RESULT
+    assert "y (5,001 elements behind its end)" in measured.message
 
 
 # ----------------------------------------------------------------- results of what outputs hold
@@ -208,9 +208,9 @@ def test_result_made_of_what_an_output_holds_is_refused(local, module_opencl):
         space = ConstrainedSpace.of(spec, problem, measurer.limits, "opencl")
         for name in names:
             config = Config({**space.default, "CHEAT": name})
-            found = measurer.measure(space, problem, config, None)
+            measured = measurer.measure(space, problem, config, None)
             if name == "honest":
-                assert found.outcome is Outcome.OK
+                assert measured.outcome is Outcome.OK
             else:
-                assert found.outcome is Outcome.WRONG_RESULT, name
-                assert re.search(FILLS_REFUSED[name], found.message), found.message
+                assert measured.outcome is Outcome.WRONG_RESULT, name
+                assert re.search(FILLS_REFUSED[name], measured.message), measured.message
