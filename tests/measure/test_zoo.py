@@ -94,7 +94,7 @@ def final(local):
 
     def of(name, share=50):
         both = configured(name, share), default
-        for config in both:
+        for config in reversed(both):
             local.measure(space, LARGE, config, None)
         seeds = (new_seed(),) * 3 + (new_seed(),) * 3
         return local.measure_interleaved(space, LARGE, both, 20, seeds)
