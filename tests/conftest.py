@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
-import pickle
 import signal
-import threading
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
-from functools import partial
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,13 +16,11 @@ import sqlalchemy
 from harness.core.cache import Cache, content_key
 from harness.measure.devices import Backend, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.process.child import Child
 from harness.results import database as engines
 from harness.results.view import Results
 from harness.space_file import load_spec
 from tests.helpers.cpu_times import CpuTimes
 from tests.helpers.fake_kernels import OpenFake, measure_kernels_here, opening_fakes, write_fake
-from tests.helpers.fakes import SharedWorker
 from tests.helpers.forked_commands import forked_commands
 from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
 from tests.helpers.replays import SIZED, FormulaMeasurer, results_of, sized_s
@@ -179,110 +174,28 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
-class _Shared:
-    """A child for the measurers of many tests, which has a worker for one after the other."""
-
-    def __init__(self) -> None:
-        self.child = Child(SharedWorker)
-        self.child.call(id, timeout_s=60)  # it starts with the environment of no test
-        self.using = threading.RLock()
-        self.key = ""
-        self.workers = 0
-
-
-class _Lent(Child):
-    """A shared child for the measurers of one test: with a worker of theirs, and left open."""
-
-    def __init__(self, shared: _Shared, make_worker: Callable[[], object]) -> None:
-        self._shared = shared
-        self._made_by = pickle.dumps(make_worker)
-        self._key = f"{os.environ['PYTEST_CURRENT_TEST'].partition(' ')[0]} {self._made_by!r}"
-
-    @property
-    def generation(self) -> int:  # type: ignore[override]
-        """Count the processes, and the workers in them."""
-        return self._shared.child.generation + self._shared.workers
-
-    def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
-        """Call with a worker that is made on first use."""
-        shared = self._shared
-        with shared.using:
-            if shared.key != self._key:
-                shared.key, shared.workers = self._key, shared.workers + 1
-            words: Any = SharedWorker.call, shared.workers, self._made_by, method, *args
-            called: T = shared.child.call(*words, timeout_s=timeout_s)
-            return called
-
-    def replace(self) -> None:
-        """Start a new process."""
-        self._shared.child.replace()
-
-    def close(self) -> None:
-        """Leave the process to the next measurer."""
-
-
-Pair = tuple[_Shared, _Shared]
-"""The device's process and a builder."""
-
-
-@contextmanager
-def _kept() -> Iterator[Pair]:
-    pair = _Shared(), _Shared()
-    yield pair
-    for shared in pair:
-        shared.child.close()
-
-
-@pytest.fixture(scope="session")
-def _opencl_processes() -> Iterator[Pair]:
-    with _kept() as pair:
-        yield pair
-
-
-@pytest.fixture(scope="session")
-def _optimising_processes() -> Iterator[Pair]:
-    with _kept() as pair:
-        yield pair
-
-
-@pytest.fixture(scope="session")
-def _fake_processes() -> Iterator[Pair]:
-    with _kept() as pair:
-        yield pair
-
-
-def _share(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make all measurers use these processes.
-
-    Starting new ones, and PoCL's compiler in them, takes longer than to measure a kernel.
-    """
-    for module, shared in zip(("kernels.device_process", "builds.queue"), pair, strict=True):
-        monkeypatch.setattr(f"harness.measure.{module}.Child", partial(_Lent, shared))
-
-
 @pytest.fixture
-def opencl(_opencl_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> Backend:
-    """Choose PoCL with shared processes, for tests that do not need new ones."""
+def opencl(kernels_here: None) -> Backend:
+    """Choose PoCL, which builds and runs in this process."""
     pytest.importorskip("pyopencl")
-    _share(_opencl_processes, monkeypatch)
     return choose_one("opencl")
 
 
 @pytest.fixture(scope="module")
-def module_opencl(_opencl_processes: Pair) -> Iterator[Backend]:
-    """Choose PoCL with shared processes, for a module that keeps one measurer."""
+def module_opencl() -> Iterator[Backend]:
+    """Choose PoCL in this process, for a module that keeps one measurer."""
     pytest.importorskip("pyopencl")
     with pytest.MonkeyPatch.context() as patch:
-        _share(_opencl_processes, patch)
+        measure_kernels_here(patch)
         yield choose_one("opencl")
 
 
 @pytest.fixture(scope="session")
-def opencl_of_commands(_opencl_processes: Pair) -> None:
+def opencl_of_commands() -> None:
     """Put PoCL's peak into the cache, where commands that are processes of their own find it."""
     pytest.importorskip("pyopencl")
     with pytest.MonkeyPatch.context() as patch:
-        _share(_opencl_processes, patch)
+        measure_kernels_here(patch)
         spec = load_spec(Path(__file__).parents[1] / "spaces/mvmul.yaml")
         with closing(KernelMeasurer(spec, choose_one("opencl"))) as measurer:
             key = content_key("peak", measurer.environment.fingerprint)
@@ -297,23 +210,8 @@ def forked_harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def optimising_opencl(_optimising_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> Backend:
-    """Choose PoCL with its optimisations, as users have it."""
-    pytest.importorskip("pyopencl")
-    monkeypatch.delenv(_BUILD_OPTIONS)
-    _share(_optimising_processes, monkeypatch)
-    return choose_one("opencl")
-
-
-@pytest.fixture
-def fake_processes(_fake_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Share processes between measurers of a fake device."""
-    _share(_fake_processes, monkeypatch)
-
-
-@pytest.fixture
-def fake(tmp_path: Path, fake_processes: None) -> Iterator[OpenFake]:
-    """Opens measurers of fake devices with these traits, whose processes are shared."""
+def fake(tmp_path: Path) -> Iterator[OpenFake]:
+    """Opens measurers of fake devices with these traits, which have processes of their own."""
     with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
         yield opened
 

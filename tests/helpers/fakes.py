@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import itertools
 import os
-import pickle
 import signal
 import threading
 import time
@@ -285,25 +284,6 @@ class _JournalDevice(FakeDevice):
         with _noted(self._backend.journal, "launch"):
             time.sleep(self._backend.launch_s)
             return super().launch(module, launches)
-
-
-class SharedWorker:
-    """The worker of a process that measurers use one after the other: each has a worker there."""
-
-    def __init__(self) -> None:
-        self._number = 0
-        self._worker: object = None
-
-    @property
-    def is_spoilt(self) -> bool:
-        """Say whether the worker in use may not be used again."""
-        return getattr(self._worker, "is_spoilt", False)
-
-    def call(self, number: int, made_by: bytes, method: Callable[..., T], *args: object) -> T:
-        """Call a method of the worker of this number, which is made at first use."""
-        if self._number != number:
-            self._number, self._worker = number, pickle.loads(made_by)()
-        return method(self._worker, *args)
 
 
 class HereChild:

@@ -125,7 +125,6 @@ def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake: OpenF
     assert outcomes == [Outcome.OK] * 3
 
 
-@pytest.mark.usefixtures("fake_processes")
 def test_device_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailable, match=r"the opencl device died of SIGABRT.*clinfo"):
         KernelMeasurer(write_fake(tmp_path), _Aborting("opencl", "opencl", "a fake"))
@@ -139,7 +138,6 @@ class _Aborting(FakeBackend):
         os.abort()
 
 
-@pytest.mark.usefixtures("fake_processes")
 def test_compiler_that_dies_is_a_failed_build(tmp_path: Path) -> None:
     spec = write_fake(tmp_path)
     space = ConstrainedSpace.of(spec, FOUR, None, "opencl")

@@ -13,7 +13,7 @@ import pytest
 
 from harness.core.errors import BackendUnavailable, DataDoesNotFit, HostModuleError, LaunchFailed
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
-from harness.measure.devices import Backend
+from harness.measure.devices import Backend, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import Space
 from harness.space_file import Spec, load_spec
@@ -27,9 +27,16 @@ def faults() -> Spec:
     return load_spec(FAULTS / "faults.yaml")
 
 
-@pytest.fixture
-def local(faults: Spec, opencl: Backend) -> Iterator[KernelMeasurer]:
-    with contextlib.closing(KernelMeasurer(faults, opencl)) as measurer:
+@pytest.fixture(scope="module")
+def backend() -> Backend:
+    """Choose PoCL, which builds and runs in processes that kernels may end."""
+    pytest.importorskip("pyopencl")
+    return choose_one("opencl")
+
+
+@pytest.fixture(scope="module")
+def local(faults: Spec, backend: Backend) -> Iterator[KernelMeasurer]:
+    with contextlib.closing(KernelMeasurer(faults, backend)) as measurer:
         yield measurer
 
 
@@ -82,10 +89,10 @@ def test_each_fault_is_its_outcome_and_the_message_names_it(
         assert (worst.argument, worst.index, worst.wrong_count) == ("y", (5,), 1)
 
 
-def test_hang(faults: Spec, opencl: Backend, local: KernelMeasurer, measure: Measure) -> None:
+def test_hang(faults: Spec, backend: Backend, local: KernelMeasurer, measure: Measure) -> None:
     begin = time.monotonic()
     spec = faults.with_measure({"timeout_s": 1})
-    with contextlib.closing(KernelMeasurer(spec, opencl, local)) as hasty:
+    with contextlib.closing(KernelMeasurer(spec, backend, local)) as hasty:
         found = hasty.measure(space_of(faults, hasty), GIVEN, fault("hang"), None)
     assert found.outcome is Outcome.TIMEOUT
     assert found.message == "it did not end within 1 s and was killed (measure.timeout_s)"

@@ -82,7 +82,6 @@ NOTED = f"\n    open(os.path.dirname(__file__) + '/../{PIDS}', 'a').write(f'{{os
 """A line of a function that notes its process beside its folder."""
 
 
-@pytest.mark.usefixtures("fake_processes")
 def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path) -> None:
     backend, specs = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal"), []
     for name, data in (("old", "rng.random("), ("new", "1 + rng.random(")):
