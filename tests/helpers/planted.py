@@ -74,3 +74,11 @@ def measured(
         configs = [Config({**space.default, **change}) for change in changes]
         assert [space.why_illegal(config) for config in configs] == [None] * len(configs)
         return [measurer.measure(space, problem, config, None) for config in configs]
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write texts to paths inside a folder."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
