@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest.mock import Mock
@@ -105,6 +106,7 @@ def measure(stub: StubDriver, spec: Spec, kernels_here: None) -> Iterator[Measur
     space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, measurer.compiler)
     with contextlib.closing(measurer):
         yield lambda how: measurer.measure(space, GIVEN, Config({"HOW": how}), None)
+    sys.modules.pop("cupy")
 
 
 @pytest.mark.gpu

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -45,15 +44,16 @@ def run(
     return child.call(Worker.run, function, *args, timeout_s=timeout_s)
 
 
-def test_child_makes_one_worker_and_passes_it_to_every_function() -> None:
+def test_child_makes_one_worker_until_it_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(Child(Worker)) as child:
         for number in (1, 2):
             child.call(Worker.append, number, timeout_s=SOON_S)
         assert child.call(list, timeout_s=SOON_S) == [1, 2]
         assert child.generation == 1
+        monkeypatch.setenv("HARNESS_SOME", "now")
         child.replace()
         assert child.call(list, timeout_s=SOON_S) == []
-        assert child.generation == 2
+        assert run(child, os.getenv, "HARNESS_SOME") == "now"
         child.call(Worker.append, "spoilt", timeout_s=SOON_S)
         assert child.call(list, timeout_s=SOON_S) == []
         assert child.generation == 3
@@ -61,73 +61,57 @@ def test_child_makes_one_worker_and_passes_it_to_every_function() -> None:
         child.call(list, timeout_s=SOON_S)
 
 
-def test_new_processes_have_the_present_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(Child(Worker)) as child:
-        for value in ("1", "2"):
-            monkeypatch.setenv("HARNESS_SOME", value)
-            child.replace()
-            assert run(child, os.getenv, "HARNESS_SOME") == value
-
-
 def test_what_a_process_prints_is_no_output_of_its_parent(
-    capfd: pytest.CaptureFixture[str],
+    child: Child, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with closing(Child(Worker)) as child:
-        run(child, os.write, 1, b"compiling")
+    child.replace()
+    run(child, os.write, 1, b"compiling")
     assert capfd.readouterr() == ("", "compiling")
 
 
-@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
 def test_function_past_its_deadline_is_killed(
-    child: Child, handler: signal.Handlers, monkeypatch: pytest.MonkeyPatch
+    child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that ignores SIGTERM."""
     monkeypatch.setattr("harness.measure.process.child._END_S", 0.2)
     pid = run(child, os.getpid)
-    run(child, signal.signal, signal.SIGTERM, handler)
-    begin = time.monotonic()
-    with pytest.raises(ChildLost, match=r"did not end within 0.3 s and was killed") as caught:
+    run(child, signal.signal, signal.SIGTERM, signal.SIG_IGN)
+    with pytest.raises(ChildLost, match=r"0\.3 s") as caught:
         # Never back in Python, as in a driver: a signal handler of Python's would not run.
         run(child, sum, itertools.repeat(0), timeout_s=0.3)
     assert caught.value.hung
-    assert time.monotonic() - begin < SOON_S
     assert not is_running(pid)
     assert run(child, abs, -1) == 1
 
 
 @pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
-        (os.abort, (), "died of SIGABRT"),
-        (os._exit, (3,), "ended with exit status 3"),
-        (sys.exit, (4,), "ended with exit status 4"),
-        (ctypes.string_at, (0,), "died of SIGSEGV"),
-        (signal.raise_signal, (signal.SIGKILL,), "died of SIGKILL, as when memory runs out"),
-    ],
+    ("function", "argument", "message"),
+    [(sys.exit, 4, "exit status 4"), (signal.raise_signal, signal.SIGKILL, "SIGKILL.*memory")],
 )
 def test_process_that_dies_says_how_and_is_replaced(
-    child: Child, function: Callable[..., object], arguments: tuple[int, ...], message: str
+    child: Child, function: Callable[..., object], argument: int, message: str
 ) -> None:
     with pytest.raises(ChildLost, match=message) as caught:
-        run(child, function, *arguments)
+        run(child, function, argument)
     assert not caught.value.hung
     assert run(child, abs, -1) == 1
 
 
 @pytest.mark.parametrize(
-    ("number", "calls"), [(signal.SIGKILL, 2), (signal.SIGTERM, 2), (signal.SIGSEGV, 1)]
+    ("end", "argument"), [(signal.raise_signal, signal.SIGKILL), (os._exit, 128 + signal.SIGTERM)]
 )
-def test_call_whose_process_was_killed_from_outside_is_repeated_once(
-    child: Child, tmp_path: Path, number: signal.Signals, calls: int
+def test_call_whose_process_was_killed_from_outside_is_repeated(
+    child: Child, tmp_path: Path, end: Callable[[int], object], argument: int
 ) -> None:
     journal = tmp_path / "journal"
-    call = partial(child.call_again, Worker.run, end_once, journal, number, timeout_s=SOON_S)
-    if calls == 1:
-        with pytest.raises(ChildLost, match="SIGSEGV"):
-            call()
-    else:
-        assert call() != os.getpid()
-    assert journal.read_text().count("called") == calls
+    assert child.call_again(Worker.run, end_once, journal, end, argument, timeout_s=SOON_S)
+    assert journal.read_text() == "called\n" * 2
+
+
+def test_call_that_crashed_is_not_repeated(child: Child, tmp_path: Path) -> None:
+    journal, end = tmp_path / "journal", (signal.raise_signal, signal.SIGSEGV)
+    with pytest.raises(ChildLost, match="SIGSEGV"):
+        child.call_again(Worker.run, end_once, journal, *end, timeout_s=SOON_S)
+    assert journal.read_text() == "called\n"
 
 
 def test_standard_error_of_a_process_is_quoted_once(child: Child) -> None:
@@ -145,15 +129,12 @@ def test_interrupt_is_left_to_the_parent(child: Child) -> None:
     assert run(child, os.getpid) == pid
 
 
-def test_process_outlives_the_thread_that_began_it() -> None:
-    with closing(Child(Worker)) as child:
-        pids: list[int] = []
-        thread = threading.Thread(target=lambda: pids.append(run(child, os.getpid)))
-        thread.start()
-        thread.join()
-        time.sleep(0.2)
-        assert run(child, os.getpid) == pids[0]
-    assert not is_running(pids[0])
+def test_process_outlives_the_thread_that_began_it(child: Child) -> None:
+    child.replace()
+    with ThreadPoolExecutor(1) as threads:
+        pid = threads.submit(run, child, os.getpid).result()
+    time.sleep(0.2)
+    assert run(child, os.getpid) == pid
 
 
 def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
@@ -212,38 +193,30 @@ def owner_in(folder: Path) -> Iterator[Path]:
             owner.communicate("\n")
 
 
-def abandoned(folder: Path) -> Path:
-    """Kill a process with a folder of its own; return that."""
-    with owner_in(folder) as own:
-        pid = int(own.name.split("-")[2])
-        os.kill(pid, signal.SIGKILL)
-    return own
-
-
-def test_next_run_removes_folders(tmp_path: Path) -> None:
+def test_next_run_removes_what_a_killed_one_left_and_ends_its_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     link = tmp_path / "link"  # as /tmp may be
     link.symlink_to(tmp_path)
     with owner_in(link) as mine:
-        folder = abandoned(link)
-        nested = "import os\nfor _ in range(300): os.mkdir('d'); os.chdir('d')"
-        subprocess.run([sys.executable, "-c", nested], cwd=folder, check=True)
-        (tmp_path / "harness-run-0-begins").mkdir()  # not locked yet
-        with owner_in(link):
-            assert not folder.exists()
-        left = {path.name for path in tmp_path.iterdir()}
-        assert left == {"link", mine.name, "harness-run-0-begins"}
+        with owner_in(link) as left:
+            os.kill(int(left.name.split("-")[2]), signal.SIGKILL)
+        monkeypatch.chdir(left)
+        with subprocess.Popen(["sleep", "60"]) as program:
+            for _ in range(300):
+                os.mkdir("d")
+                os.chdir("d")
+            os.chdir(tmp_path)
+            (tmp_path / "harness-run-0-begins").mkdir()  # not locked yet
+            with owner_in(link):
+                assert program.wait(SOON_S) == -signal.SIGKILL
+                assert not left.exists()
+        names = {path.name for path in tmp_path.iterdir()}
+        assert names == {"link", mine.name, "harness-run-0-begins"}
     assert not mine.exists()
 
 
-def test_next_run_ends_what_one_left(tmp_path: Path) -> None:
-    (inside := abandoned(tmp_path) / "program").mkdir()
-    with subprocess.Popen(["sleep", "60"], cwd=inside) as program, owner_in(tmp_path):
-        assert program.wait(SOON_S) == -signal.SIGKILL
-
-
-@pytest.mark.parametrize(
-    ("is_set", "reason"), [(True, "it is full, or no folder"), (False, "No such file")]
-)
+@pytest.mark.parametrize(("is_set", "reason"), [(True, "no folder"), (False, "No such file")])
 def test_folder_that_cannot_be_made_is_one_clear_error_and_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_set: bool, reason: str
 ) -> None:
@@ -252,7 +225,7 @@ def test_folder_that_cannot_be_made_is_one_clear_error_and_not_replaced(
     if not is_set:
         monkeypatch.delenv("TMPDIR")
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(UsageError, match=rf"none cannot be written: {reason}.*set TMPDIR"):
+    with pytest.raises(UsageError, match=rf"none .*{reason}.*TMPDIR"):
         run_folder()
 
 
@@ -315,14 +288,15 @@ def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch: pytest.M
 
     monkeypatch.setattr(os, "fork", noting)
     number = signal.SIGRTMIN + 5  # it has no name
-    for function, arguments, message in (
-        (bytes, ("no", "such", "encoding"), "ended with status 1"),
-        (time.sleep, (300,), r"did not finish within 0\.1 s and was killed"),
-        (signal.raise_signal, (number,), rf"crashed \(signal {number}\)"),
+    for function, argument, message in (
+        (int, "garbage", "status 1"),
+        (time.sleep, 300, r"0\.1 s"),
+        (signal.raise_signal, number, f"signal {number}"),
     ):
         is_late = function is time.sleep
+        timeout_s = 0.1 if is_late else 60.0
         with pytest.raises(ForkLost, match=message) as lost:
-            run_forked(partial(function, *arguments), 0.1 if is_late else 60.0)
+            run_forked(partial(function, argument), timeout_s)
         assert lost.value.is_late is is_late
         with pytest.raises(ChildProcessError):
             os.waitpid(forked[-1], os.WNOHANG)
@@ -344,6 +318,6 @@ def test_no_process_left_is_an_error_and_no_pipe_open(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(os, "fork", fork)
     before = os.listdir("/proc/self/fd")
-    with pytest.raises(UsageError, match="cannot be started: Resource temporarily unavailable"):
+    with pytest.raises(UsageError, match="Resource temporarily unavailable"):
         run_forked(lambda: b"", 60.0)
     assert len(os.listdir("/proc/self/fd")) == len(before)
