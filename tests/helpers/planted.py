@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
-from harness.core.records import Config, Input, Measurement, Value
+from harness.core.records import Config, Input, Measurement, Outcome, Value
 from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.measurer import Measurer
@@ -23,6 +23,12 @@ SOON_S = 60.0
 def fault(name: str, block: int = 8) -> Config:
     """Make the configuration with a fault."""
     return Config({"FAULT": name, "BLOCK": block})
+
+
+def assert_ok(*measurements: Measurement) -> None:
+    """Assert that measurements ended well."""
+    for measured in measurements:
+        assert measured.outcome is Outcome.OK, measured.message
 
 
 def space_of(spec: Spec, measurer: Measurer, given: Input = GIVEN) -> Space:

@@ -16,7 +16,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ from harness.space_file.program_model import ProgramVerify, Template, TimeField,
 from tests.helpers.commands import check
 from tests.helpers.compilers import needs_gcc
 from tests.helpers.fake_kernels import measure_programs_here
+from tests.helpers.planted import assert_ok
 
 ROOT = Path(__file__).parents[2]
 BOUNDS = Bounds(1 << 30, 1 << 20, 20.0)
@@ -145,10 +146,12 @@ HOST_CHECK, NOTHING = verifying("against: {host: check.py}"), verifying("against
 # ------------------------------------------------------------------------------- placeholders
 
 
-def test_placeholders_are_filled_with_any_text() -> None:
-    values = {"A": "a b", "B": "$(touch x)"}
-    filled = [Template(text).filled(values) for text in ("-D{A}={B}", "{{x}}", "{A}")]
-    assert filled == ["-Da b=$(touch x)", "{x}", "a b"]
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [("-D{A}={B}", "-Da b=$(touch x)"), ("{{x}}", "{x}"), ("{A}", "a b")],
+)
+def test_placeholders_are_filled_with_any_text(text: str, filled: str) -> None:
+    assert Template(text).filled({"A": "a b", "B": "$(touch x)"}) == filled
 
 
 @pytest.mark.parametrize("text", ["{A", "A}", "{A{B}}", "{{A}"])
@@ -172,20 +175,13 @@ def test_file_beyond_its_limit_ends_a_command(tmp_path: Path) -> None:
     assert description.startswith("died of SIGXFSZ: a file that it wrote exceeded")
 
 
-def is_gone(file: Path) -> bool:
-    """Whether there is no process of the number in a file."""
-    return not Path(f"/proc/{file.read_text().strip()}").exists()
-
-
 def test_deadline_kills_children_and_what_has_left_the_group(tmp_path: Path) -> None:
     script = "setsid sh -c 'echo $$ > one; exec sleep 60' & sh -c 'echo $$ > two; exec sleep 60'"
-    began = time.monotonic()
     bounds = dataclasses.replace(BOUNDS, deadline_s=0.5)
     ended = run_command(["sh", "-c", script], tmp_path, tmp_path, bounds)
     assert ended.status is None
-    assert time.monotonic() - began < 20
-    assert is_gone(tmp_path / "one")
-    assert is_gone(tmp_path / "two")
+    for name in ("one", "two"):
+        assert not Path(f"/proc/{(tmp_path / name).read_text().strip()}").exists()
 
 
 HIDE = "import os; os.setsid(); os.fork() and os._exit(0); os.setsid(); "
@@ -240,9 +236,9 @@ def test_process_that_is_terminated_takes_its_command_along(tmp_path: Path) -> N
 
 
 def test_memory_beyond_the_limit_is_refused(tmp_path: Path) -> None:
-    words = ["dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"]
+    words = ["dd", "if=/dev/zero", "of=/dev/null", "bs=100M", "count=1"]
     assert run_command(words, tmp_path, tmp_path, BOUNDS).status == 0
-    bounds = dataclasses.replace(BOUNDS, memory_bytes=100 << 20)
+    bounds = dataclasses.replace(BOUNDS, memory_bytes=50 << 20)
     assert run_command(words, tmp_path, tmp_path, bounds).status == 1
     assert "memory" in (tmp_path / STDERR).read_text()
 
@@ -254,10 +250,9 @@ def test_all_cores_may_be_used_in_time(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_is_no_program_cannot_start(tmp_path: Path) -> None:
-    with pytest.raises(CannotStart, match="`no-such-program` not found"):
-        run_command(["no-such-program"], tmp_path, tmp_path, BOUNDS)
-    with pytest.raises(CannotStart, match=r"`.*/none` not found"):
-        run_command([str(tmp_path / "none")], tmp_path, tmp_path, BOUNDS)
+    for name in ("no-such-program", str(tmp_path / "none")):
+        with pytest.raises(CannotStart, match=f"`{name}` not found"):
+            run_command([name], tmp_path, tmp_path, BOUNDS)
 
 
 # ---------------------------------------------------------------------------------- its time
@@ -303,13 +298,9 @@ def test_wrong_times(tmp_path: Path, text: str, how: TimePattern | TimeField, me
 TIME = TimePattern(pattern=r"took (\S+) s", unit="s")
 
 
-def why_wrong(found: str, expected: str, **verify: Any) -> str:
-    """Why an output is wrong; empty where it is right."""
-    try:
-        Expected(expected.encode(), ProgramVerify(**verify), TIME).check(found.encode())
-    except WrongOutput as error:
-        return str(error)
-    return ""
+def raises_where(message: str, error: type[Exception]) -> AbstractContextManager[Any]:
+    """Expect an error where there is a message for it."""
+    return pytest.raises(error, match=message) if message else contextlib.nullcontext()
 
 
 @pytest.mark.parametrize(
@@ -322,28 +313,25 @@ def why_wrong(found: str, expected: str, **verify: Any) -> str:
         ("at 12:01\nsum 3", "at 12:02\nsum 3", {"ignore": "^at "}, ""),
         ("1.1 0.3", "1.0 0.2", {"atol": 0.1}, ""),
         ("inf -INF nan", "Infinity -inf NaN", {}, ""),
-        ("1e999", "1e999", {}, ""),
         ("9007199254740993", "9007199254740992", {"atol": 1}, ""),
         ("sum 3", "sum 4", {}, "line 1, word 2 of stdout is 3, expected 4"),
         ("a\n1 x=1.1 2", "a\n1 x=1 2.1", {"rtol": 0.01}, "line 2, word 2 of .* is 1.1, .* 2 of 3"),
         ("at 7\nsum 3", "sum 4", {"ignore": "^at"}, "line 2, word 2 of stdout is 3"),
         ("9007199254740993", "9007199254740992", {}, "is 9007199254740993"),
         ("7" * 400, "7" * 399 + "8", {}, "is inf"),
-        ("7" * 300, "8" * 300, {"rtol": 0.1}, "is 777"),
         ("-inf", "inf", {}, "is -inf, expected inf"),
-        ("7" * 5000, "8" * 5000, {}, "is inf"),
         ("1e999", "1e998", {"atol": 9}, "is inf"),
         ("1e99999999999999999999", "1", {}, "is inf"),
         ("nan", "1", {"atol": 9}, "is nan, expected 1"),
         ("inf", "1", {"rtol": 0.5}, "is inf, expected 1"),
         ("sum 3 units", "sum 3 parts", {}, "word 3 of stdout is `units`, expected `parts`"),
-        ("sum", "sum 3", {}, "has 1 words, expected 2"),
         ("", "sum 3", {}, "has 0 words, expected 2"),
     ],
 )
 def test_outputs(found: str, expected: str, verify: dict[str, Any], message: str) -> None:
-    wrong = why_wrong(found, expected, **verify)
-    assert re.search(message, wrong) if message else not wrong
+    output = Expected(expected.encode(), ProgramVerify(**verify), TIME)
+    with raises_where(message, WrongOutput):
+        output.check(found.encode())
 
 
 @pytest.mark.parametrize(
@@ -358,7 +346,7 @@ def test_outputs(found: str, expected: str, verify: dict[str, Any], message: str
 def test_all_beside_the_time_of_a_json_object_is_compared(found: str, message: str) -> None:
     verify, time = ProgramVerify(ignore='"id"'), TimeField(json_field="t", unit="s")
     expected = Expected(b'result 42\n{"t": 1, "n": 1, "id": 6}\n', verify, time)
-    with pytest.raises(WrongOutput, match=message) if message else contextlib.nullcontext():
+    with raises_where(message, WrongOutput):
         expected.check(found.encode())
 
 
@@ -377,7 +365,7 @@ def test_bare_numbers_are_compared_by_their_type() -> None:
 
 def test_right_program_is_timed_by_what_it_reports(measure: Measure, tmp_path: Path) -> None:
     found = measure("other")
-    assert found.outcome is Outcome.OK, found.message
+    assert_ok(found)
     assert found.timing == Timing((1e-3,) * 2, StopReason.PRECISE)
     assert found.warmup_s == (1e-3,)
     assert set(found.observed) == {"cpu_s", "process_s", "untimed_s"}
@@ -426,16 +414,15 @@ ENERGY = ("precision: 0}", "precision: 0, energy: true}")
 
 
 def test_no_energy_is_a_notice(here: None, load: Load) -> None:
-    for spec, count in ((load(ENERGY), 1), (load(), 0)):
-        with closing(ProgramMeasurer(spec)) as local:
-            assert len(local.notices) == count
-            assert all("energy is not measured: " in notice for notice in local.notices)
+    with closing(ProgramMeasurer(load(ENERGY))) as measurer:
+        (notice,) = measurer.notices
+    assert "energy" in notice
 
 
 def test_tolerance_and_an_empty_folder_are_those_of_every_run(measure: Measure) -> None:
     assert measure("near").outcome is Outcome.WRONG_RESULT
-    assert measure("near", verifying("rtol: 1e-3")).outcome is Outcome.OK
-    assert measure("leaves", ("default: right", "default: leaves")).outcome is Outcome.OK
+    assert_ok(measure("near", verifying("rtol: 1e-3")))
+    assert_ok(measure("leaves", ("default: right", "default: leaves")))
 
 
 def test_unreadable_output_is_wrong(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,14 +445,14 @@ def test_files_are_in_the_folder_of_every_run(measure: Measure, tmp_path: Path) 
     (tmp_path / "data_4.txt").write_text("2\n")
     script = 'cat "data_$3.txt"; echo > "data_$3.txt"; echo "took 900 us"'
     files = ("  environment:", '  files: ["data_{n}.txt"]\n  environment:')
-    assert measure("right", files, script=script).outcome is Outcome.OK
+    assert_ok(measure("right", files, script=script))
 
 
 def test_output_is_compared_with_the_file_of_its_input(measure: Measure, tmp_path: Path) -> None:
     (tmp_path / "expected_3.txt").write_text("sum 3\ntook 1 us\n")
     (tmp_path / "expected_4.txt").write_text("sum 4\ntook 1 us\n")
     against = verifying('against: {file: "expected_{n}.txt"}')
-    assert measure("other", against).outcome is Outcome.OK
+    assert_ok(measure("other", against))
     with pytest.raises(HostModuleError, match=r"the default configuration .* is 3, expected 4"):
         measure("other", against, n=4)
 
@@ -479,21 +466,15 @@ def check(run):
 """
 
 
-@pytest.mark.parametrize(
-    ("mode", "message"),
-    [
-        ("other", ""),
-        ("wrong", "the sum is not 3 with wrong"),
-        ("early", "check() of check.py raised AssertionError: no sum"),
-    ],
-)
-def test_function_may_verify(measure: Measure, tmp_path: Path, mode: str, message: str) -> None:
+def test_function_may_verify(measure: Measure, tmp_path: Path) -> None:
     (tmp_path / "check.py").write_text(CHECK)
     script = SCRIPT.replace("early) ;;", 'early) echo "took 999 us";;')
-    found = measure(mode, HOST_CHECK, script=script)
-    assert (message in found.message) if message else (found.outcome is Outcome.OK)
-    assert found.outcome is (Outcome.WRONG_RESULT if message else Outcome.OK)
-    with pytest.raises(HostModuleError, match=r"must return None .* but got True"):
+    assert_ok(measure("other", HOST_CHECK, script=script))
+    for mode, message in (("wrong", "not 3 with wrong"), ("early", "AssertionError: no sum")):
+        found = measure(mode, HOST_CHECK, script=script)
+        assert found.outcome is Outcome.WRONG_RESULT
+        assert message in found.message
+    with pytest.raises(HostModuleError, match="got True"):
         measure("fast", HOST_CHECK)
 
 
@@ -501,7 +482,7 @@ def test_default_that_fails_or_changes_its_output_is_reported(measure: Measure) 
     script = 'echo "id $$"; echo "took 900 us"'
     with pytest.raises(HostModuleError, match=r"does not write the same twice: .*verify\.ignore"):
         measure("right", script=script)
-    assert measure("right", verifying("ignore: '^id'"), script=script).outcome is Outcome.OK
+    assert_ok(measure("right", verifying("ignore: '^id'"), script=script))
     with pytest.raises(HostModuleError, match=r"MODE=crash.* does not work.*died of SIGSEGV"):
         measure("right", ("default: right", "default: crash"))
 
@@ -523,7 +504,7 @@ def test_finalist_that_hangs_spends_its_own_time_alone(here: None, load: Load) -
     hung, right, other = measure_finalists(spec, ["hang", "right", "other"], 2)
     assert hung.outcome is Outcome.TIMEOUT
     assert hung.wall_s >= 1 + 2 / 3
-    assert (right.outcome, other.outcome) == (Outcome.OK, Outcome.OK), right.message
+    assert_ok(right, other)
     assert right.wall_s < hung.wall_s, "its own seconds"
 
 
@@ -562,7 +543,7 @@ def test_each_run_gets_a_seed_in_words_and_variables(measure: Measure, tmp_path:
         HOST_CHECK,
         script='echo "$4 $SUM"; echo "$4" >> "$2"; echo took 900 us',
     )
-    assert found.outcome is Outcome.OK, found.message
+    assert_ok(found)
     seeds = next(tmp_path.glob("journal*")).read_text().split()
     assert len({*seeds}) == len(seeds) > 2
 
@@ -593,6 +574,8 @@ flags:
 inputs: {features: [n], values: [{n: 1}]}
 measure: {repeats: 2, min_repeats: 2}
 """
+HEAD = C_SPACE.partition("flags:")[0]
+INPUTS = "inputs: {features: [n], values: [{n: 1}]}\n"
 C = """\
 #include <stdio.h>
 #include "c.h"
@@ -624,21 +607,19 @@ def test_programs_are_built_verified_and_equal_ones_run_once(here: None, c_spec:
         space = ConstrainedSpace.of(c_spec, given, measurer.limits, measurer.compiler)
 
         def measured(**changes: Any) -> Measurement:
-            config = Config({**space.default, **changes})
-            return measurer.measure(space, given, config, None)
+            return measurer.measure(space, given, Config({**space.default, **changes}), None)
 
         default = measured()
-        assert default.outcome is Outcome.OK, default.message
+        assert_ok(default)
         assert default.build.compiler.startswith("gcc ")
-        assert default.timing.median_s < 5
         # Debug information changes the file, and nothing that runs.
         assert measured(g=True).shared_with == space.default.digest
         assert measured(B=1).shared_with is None
-        assert "number" not in measured(A=1).message
-        assert measured(A=1).outcome is Outcome.WRONG_RESULT
-        failed = measured(A=2)
-        assert failed.outcome is Outcome.BUILD_FAILED
-        assert "c.c:4:2: error: #error two is too many" in failed.message
+        wrong, failed = measured(A=1), measured(A=2)
+    assert wrong.outcome is Outcome.WRONG_RESULT
+    assert "number" not in wrong.message
+    assert failed.outcome is Outcome.BUILD_FAILED
+    assert "c.c:4:2: error: #error two is too many" in failed.message
 
 
 def key(spec: Spec, compiler: str = "gcc 1", device: str = "", **changes: Any) -> str:
@@ -662,10 +643,7 @@ def test_key_of_a_build_knows_what_the_files_of_its_flags_hold(
 ) -> None:
     (tmp_path / "opts.rsp").write_text("-DA=1\n")
     flag = '{resp: {files: opts.rsp, option: "@{value}"}}'
-    head = C_SPACE.partition("flags:")[0]
-    (tmp_path / "c.yaml").write_text(
-        f"{head}flags: {{gcc: {flag}}}\ninputs: {{features: [n], values: [{{n: 1}}]}}\n"
-    )
+    (tmp_path / "c.yaml").write_text(f"{HEAD}flags: {{gcc: {flag}}}\n{INPUTS}")
     before = load_spec(tmp_path / "c.yaml")
     default, given = key(before), key(before, resp="opts.rsp")
     (tmp_path / "opts.rsp").write_text("-DA=2\n")
@@ -680,28 +658,6 @@ def test_native_build_of_another_device_is_another_build(c_spec: Spec, tmp_path:
         native = load_spec(tmp_path / "c.yaml")
         assert len({key(native, device=device) for device in ("", "A100", "H100")}) == 3
     assert key(c_spec, device="A100") == key(c_spec, device="H100")
-
-
-@needs_gcc
-def test_program_is_compiled_without_its_device_and_not_run(
-    here: None, c_spec: Spec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "c.yaml"
-    text = C_SPACE.replace("[0, 1, 2, 3], default", "[0, 2], default")
-    text = text.replace(", 1, 2, 3, fast", "")
-    path.write_text(text.replace("  time: wall", "  time: wall\n  device: [no-such-smi]"))
-    assert check([str(path)]) == 1
-    message = capsys.readouterr().out
-    assert "program.device: `no-such-smi` not found" in message
-    assert "harness check SPACE --compile N` needs no device" in message
-    assert check([str(path), "--compile", "15"]) == 0
-    message = capsys.readouterr().out
-    assert "gcc: 16 configurations with the default: 8 compiled to at most" in message
-    assert "c.c:4:2: error: #error two is too many" in message
-
-    path.write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
-    assert check([str(path), "--compile", "1"]) == 1
-    assert "default FAILED: program.build begins with `no-such-gcc`" in capsys.readouterr().out
 
 
 def test_compiler_in_the_space_s_folder_is_not_that_of_the_path(
@@ -765,38 +721,51 @@ def test_level_is_recognised_by_its_spelling(tmp_path: Path, flag: str, levels: 
 
 def test_measurer_is_that_of_the_space(load: Load) -> None:
     spec = load()
-    with pytest.raises(UsageError, match="tunes a program, which --backend opencl cannot run"):
+    with pytest.raises(UsageError, match="--backend opencl"):
         open_measurer(spec, "opencl")
-    with pytest.raises(UsageError, match="tunes a kernel; the command backend runs programs"):
+    with pytest.raises(UsageError, match="command backend"):
         open_measurer(load_spec(ROOT / "spaces" / "mvmul.yaml"), "command")
 
 
+Checked = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def checked(here: None, c_spec: Spec, capsys: pytest.CaptureFixture[str]) -> Checked:
+    """Checks the C program in a space with texts replaced; returns the target."""
+
+    def target(*changes: tuple[str, str], status: int) -> dict[str, Any]:
+        text = HEAD.replace('"{flags}", ', "").replace("B: {values: [0, 1]", "B: {values: [0]")
+        for old, new in changes:
+            text = text.replace(old, new)
+        c_spec.path.write_text(text + INPUTS)
+        assert check([str(c_spec.path), "--compile", "5", "--json"]) == status
+        (found,) = json.loads(capsys.readouterr().out)["spaces"][0]["targets"]
+        return found
+
+    return target
+
+
 @needs_gcc
-@pytest.mark.parametrize("default", [0, 2])
-def test_check_counts_the_builds_of_a_program_by_their_results(
-    here: None, c_spec: Spec, capsys: pytest.CaptureFixture[str], default: int
+def test_check_counts_the_builds_of_a_program_without_its_device(
+    checked: Checked, c_spec: Spec, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = f"{C_SPACE.partition('flags:')[0]}inputs: {{features: [n], values: [{{n: 1}}]}}\n"
-    text = text.replace('"{flags}", ', "").replace("2, 3], default: 0", f"2], default: {default}")
-    c_spec.path.write_text(text.replace("B: {values: [0, 1]", "B: {values: [0]"))
-    status = int(default == 2)
-    assert check([str(c_spec.path), "--compile", "5", "--json"]) == status
-    (target,) = json.loads(capsys.readouterr().out)["spaces"][0]["targets"]
-    found = [target[name] for name in ("compiled", "failed", "machine_codes", "is_default_ok")]
-    assert found == [3, 1, 2, status == 0]
-    assert ("#error two is too many" in target["why_failed"]) == (status == 1)
+    device = ("  time: wall", "  time: wall\n  device: [no-such-smi]")
+    found = checked(device, ("2, 3]", "2]"), status=0)
+    counts = {"compiled": 3, "failed": 1, "machine_codes": 2, "is_default_ok": True}
+    assert counts.items() <= found.items()
+    assert check([str(c_spec.path)]) == 1
+    assert "no-such-smi" in capsys.readouterr().out
 
 
-def test_a_program_whose_compiler_is_missing_has_one_target(
-    here: None, c_spec: Spec, capsys: pytest.CaptureFixture[str]
-) -> None:
-    c_spec.path.write_text(C_SPACE.replace("[gcc,", "[no_such_compiler,"))
-    assert "no_such_compiler" in c_spec.path.read_text()
-    assert check([str(c_spec.path), "--json"]) == 1
-    (target,) = json.loads(capsys.readouterr().out)["spaces"][0]["targets"]
-    assert "no_such_compiler" in target.pop("why_failed")
-    counts = {"compiled": 0, "failed": 0, "machine_codes": 0}
-    assert target == {"target": "command", "is_default_ok": False, **counts}
+@needs_gcc
+def test_check_says_why_the_default_of_a_program_fails(checked: Checked) -> None:
+    found = checked(("[0, 1, 2, 3], default: 0", "[0, 1, 2], default: 2"), status=1)
+    assert (found["compiled"], found["failed"], found["is_default_ok"]) == (3, 1, False)
+    assert "#error two is too many" in found["why_failed"]
+    found = checked(("[gcc,", "[no_such_compiler,"), status=1)
+    assert (found["compiled"], found["failed"], found["is_default_ok"]) == (0, 0, False)
+    assert "no_such_compiler" in found["why_failed"]
 
 
 @pytest.mark.slow
