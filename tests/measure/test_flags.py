@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from harness.core.errors import BuildFailed, SpecError, UsageError
 from harness.core.program import Binary, Program
-from harness.core.records import Build, Config, Measurement, Outcome, Timing
+from harness.core.records import Build, Config, Measurement, Outcome, Timing, Value
 from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.package import dispatcher_of, write_dispatcher
 from harness.measure.cuda.nvcc import Nvcc
@@ -72,6 +72,17 @@ def load(tmp_path: Path) -> Callable[[str, str], Spec]:
     return loaded
 
 
+def space_with(spec: Spec, compiler: str = "nvcc") -> ConstrainedSpace:
+    """Return the space of the first input."""
+    return ConstrainedSpace.of(spec, spec.inputs[0], None, compiler)
+
+
+def is_legal(spec: Spec, **changes: Value) -> bool:
+    """Say whether nvcc's default with these values is legal."""
+    space = space_with(spec)
+    return space.is_legal({**space.default, **changes})
+
+
 def flags_of(spec: Spec, compiler: str) -> dict[str, Parameter]:
     return {p.name: p for p in spec.tuned_for(compiler) if p.role == "flag"}
 
@@ -82,11 +93,8 @@ def test_named_flags_are_those_of_the_catalogue_with_its_constraints(load) -> No
     assert flags["use_fast_math"].options(True) == ("--use_fast_math",)
     assert flags["ftz"].values == (None, "true", "false")
     assert flags["maxrregcount"].values == (None, 24, 32)
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
-    assert space.is_legal({**space.default, "ftz": "true"})
-    # The catalogue knows that use_fast_math includes it.
-    printed = space.why_illegal({**space.default, "ftz": "true", "use_fast_math": True}) or ""
-    assert "ftz" in printed
+    assert is_legal(spec, ftz="true")
+    assert not is_legal(spec, ftz="true", use_fast_math=True), "which includes it"
     assert {c.line for c in spec.constraints} == {5}
 
 
@@ -112,9 +120,8 @@ def test_constraints_of_the_space_may_name_the_catalogue_s_flags(load) -> None:
     limit = "constraints: [maxrregcount == absent or maxrregcount * BLOCK <= 4096]"
     spec = load(KERNEL, f"flags: {{nvcc: exact}}\n{limit}")
     assert not spec.selected_flags["nvcc"].changes_values
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
-    assert space.is_legal({**space.default, "maxrregcount": 64})
-    assert not space.is_legal({**space.default, "maxrregcount": 72})
+    assert is_legal(spec, maxrregcount=64)
+    assert not is_legal(spec, maxrregcount=72)
 
 
 @pytest.mark.parametrize(
@@ -129,13 +136,13 @@ def test_constraints_of_the_space_may_name_the_catalogue_s_flags(load) -> None:
     ],
 )
 def test_levels_that_a_catalogue_names_are_baselines(load, compiler, flags, levels) -> None:
-    kernel = compiler in ("nvcc", "opencl")
-    space = KERNEL if kernel else PROGRAM.replace("gcc", compiler)
-    spec = load(space, f"flags: {{{compiler}: {flags}}}")
+    text = KERNEL if compiler in ("nvcc", "opencl") else PROGRAM.replace("gcc", compiler)
+    spec = load(text, f"flags: {{{compiler}: {flags}}}")
     found = spec.baselines_for(compiler)
     assert list(found) == levels
-    there = ConstrainedSpace.of(spec, spec.inputs[0], None, compiler)
-    assert all(there.is_legal(there.canonical(config)) for config in found.values())
+    space = space_with(spec, compiler)
+    for config in found.values():
+        assert space.is_legal(space.canonical(config))
 
 
 def test_level_that_the_compiler_refuses_is_no_baseline(load) -> None:
@@ -163,12 +170,9 @@ def test_what_the_compiler_does_not_know_is_absent_and_not_tuned(load) -> None:
     refused = building(["-cl-mad-enable"])
     left = fitted_to_backend(spec, "opencl", None, "fake", refused)
     assert list(flags_of(left, "opencl")) == [fast]
-    assert [str(notice) for notice in left.notices] == [
-        "flags of opencl: `cl_mad_enable` is left out: the compiler refuses -cl-mad-enable: "
-        "unknown option -cl-mad-enable"
-    ]
-    space = ConstrainedSpace.of(left, left.inputs[0], None, "opencl")
-    assert space.count == 5, "the constraint sees that it is absent"
+    (notice,) = left.notices
+    assert "unknown option -cl-mad-enable" in notice.text
+    assert space_with(left, "opencl").count == 5, "the constraint sees that it is absent"
     assert left.program_sha256 == spec.program_sha256, "what is measured is the same"
     assert fitted_to_backend(spec, "nvcc", "sm_90", "", refused) is spec
 
@@ -179,21 +183,19 @@ def test_refused_value_is_left_out_and_a_refused_end_takes_its_whole_range(load)
     left = fitted_to_backend(spec, "opencl", None, "fake", refused)
     found = {name: p.values for name, p in flags_of(left, "opencl").items()}
     assert found == {"cl_nv_opt_level": (None, 0, 1, 3)}
-    assert [notice.text for notice in left.notices] == [
-        "`cl_nv_maxrregcount` is left out: the compiler refuses -cl-nv-maxrregcount 248: "
-        "unknown option -cl-nv-maxrregcount 248",
-        "`cl_nv_opt_level` is left without 2: unknown option -cl-nv-opt-level 2",
-    ]
+    ranged, one_less = left.notices
+    assert "-cl-nv-maxrregcount 248" in ranged.text
+    assert "`cl_nv_opt_level` is left without 2" in one_less.text
     everything = building(["-cl-nv-opt-level", "-cl-nv-maxrregcount"])
     left = fitted_to_backend(spec, "opencl", None, "all refused", everything)
     assert flags_of(left, "opencl") == {}
-    assert left.notices[-1].text == "the selection leaves no flag to tune"
+    assert "no flag to tune" in left.notices[-1].text
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
 def test_the_compiler_of_a_program_is_asked(load) -> None:
     spec = load(PROGRAM, "flags: {gcc: levels}")
-    assert [n.text for n in spec.notices] == ["no compiler was asked which of these flags it knows"]
+    assert len(spec.notices) == 1
     left = fitted_to_program(spec)
     assert flags_of(left, "gcc") == flags_of(spec, "gcc")
     assert left.notices == ()
@@ -271,17 +273,13 @@ def loaded(load, packs: Path) -> Callable[..., Spec]:
     return lambda flags=CONTROLS: load(KERNEL, flags)
 
 
-def flag_of(spec: Spec, name: str = "controls") -> Parameter:
-    return next(p for p in spec.parameters if p.name == name)
-
-
-def names_of(spec: Spec, name: str = "controls") -> list[object]:
-    return list(flag_of(spec, name).values)
+def flag_of(spec: Spec) -> Parameter:
+    return flags_of(spec, "nvcc")["controls"]
 
 
 def program_of(spec: Spec, value: object) -> Program:
     """What nvcc compiles with a value of `controls`."""
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
+    space = space_with(spec)
     return make_program(spec, space, Config({**space.default, "controls": value}), "cuda")
 
 
@@ -300,7 +298,7 @@ def program_of(spec: Spec, value: object) -> Program:
 )
 def test_option_is_that_of_the_catalogue_name_or_space(loaded, flags: str, option: str) -> None:
     spec = loaded(f"flags: {{nvcc: {flags}}}")
-    flag = next(p for p in spec.parameters if p.role == "flag" and None in p.values)
+    flag = list(flags_of(spec, "nvcc").values())[-1]
     assert (flag.option, flag.default) == (option, None)
     assert flag.values == (None, "fast.acf", "slow.acf")
 
@@ -308,10 +306,8 @@ def test_option_is_that_of_the_catalogue_name_or_space(loaded, flags: str, optio
 def test_files_of_a_catalogue_exclude_each_other(loaded) -> None:
     files = "{files: packs/*.acf}"
     spec = loaded(f"flags: {{nvcc: [{{controls: {files}}}, {{ptxas_controls: {files}}}]}}")
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
-    _, fast, slow = flag_of(spec).values
-    assert space.is_legal({**space.default, "controls": fast})
-    assert not space.is_legal({**space.default, "controls": fast, "ptxas_controls": slow})
+    assert is_legal(spec, controls="fast.acf")
+    assert not is_legal(spec, controls="fast.acf", ptxas_controls="slow.acf")
     assert spec.selected_flags["nvcc"].changes_values
 
 
@@ -328,7 +324,8 @@ def test_matching_files_are_values(loaded, packs: Path, tmp_path: Path, patterns
     (packs / "folder").mkdir()
     (tmp_path / "away").write_text("elsewhere")
     (packs / "link").symlink_to(tmp_path / "away")  # followed out of the tree
-    assert names_of(loaded(f"flags: {{nvcc: {{controls: {{files: {patterns}}}}}}}"))[1:] == names
+    flag = flag_of(loaded(f"flags: {{nvcc: {{controls: {{files: {patterns}}}}}}}"))
+    assert flag.values == (None, *names)
 
 
 @pytest.mark.parametrize(
@@ -338,8 +335,6 @@ def test_matching_files_are_values(loaded, packs: Path, tmp_path: Path, patterns
         ("{controls: {files: packs/folde*}}", r"`packs/folde\*` matches no file, only 1 folder"),
         ("{controls: {files: packs/fats.acf}}", r"fats.acf does not exist \(did you mean .*fast."),
         ("{controls: {files: packs/}}", r"such as `packs/\*`"),
-        ("{controls: {files: packs}}", r"packs is a folder; name its files, such as `packs/\*`"),
-        ("{controls: {files: packs/gone.lnk}}", r"gone.lnk does not exist"),
         ("{controls: {files: packs/*.lnk}}", r"gone.lnk does not exist"),
         ("{controls: {files: packs/pipe}}", r"pipe is not a regular file"),
         ("{controls: {files: packs/large}}", r"large is longer than 100 bytes"),
@@ -347,9 +342,7 @@ def test_matching_files_are_values(loaded, packs: Path, tmp_path: Path, patterns
         ('{controls: {files: "a\\0b"}}', r"must be a text of one line, but got"),
         ("{controls: {files: []}}", r"files: must not be empty"),
         ("{controls: {files: 3}}", r"must be a pattern such as packs/\*.acf, or a list of"),
-        ("{controls: {files: [3]}}", r"controls.files.0: must be a text"),
         ("{controls: {file: packs/*.acf}}", r"must be `boolean`, .* or `{files: ..}`, but got {\""),
-        ("{controls: {files: packs/*.acf, value: 3}}", r"`value` is not a key here"),
         ("{controls: {files: packs/*.acf, option: -x}}", r"must contain {value}"),
         ("{controls: {files: 'packs/**/*.txt'}}", r"same\.txt and .*same\.txt have one name and"),
         ("[controls]", r"`controls` needs files; write `{controls: {files: PATTERN}}`"),
@@ -390,9 +383,8 @@ constraints: ["controls != 'slow.acf' or BLOCK in [64, 128]"]
 baselines: {nvidia: {controls: fast.acf}}
 """
     spec = loaded(f"{CONTROLS}\n{rest}")
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
-    assert not space.is_legal({**space.default, "controls": "slow.acf", "BLOCK": 32})
-    assert space.is_legal({**space.default, "controls": "fast.acf", "BLOCK": 32})
+    assert not is_legal(spec, controls="slow.acf", BLOCK=32)
+    assert is_legal(spec, controls="fast.acf", BLOCK=32)
     assert spec.baselines_for("nvcc")["nvidia"]["controls"] == "fast.acf"
 
 
@@ -412,7 +404,7 @@ def test_content_of_the_files_counts_in_the_digest_of_the_program(loaded, packs:
 
 def test_digest_of_the_whole_content_is_in_the_key_of_a_build(loaded) -> None:
     spec = loaded()
-    program = program_of(spec, flag_of(spec).values[1])
+    program = program_of(spec, "fast.acf")
     (file,) = program.files
     assert program.options == ("--apply-controls=fast.acf@115dc3606fbf",)
     other = replace(file, sha256=f"{file.sha256[:-1]}x")
@@ -435,9 +427,8 @@ def test_runs_note_the_files_and_a_person_reads_how_to_pass_them(loaded, packs: 
     assert TypeAdapter(Notes).validate_python(note) == note
     old = Config({"controls": "fast.acf"})
     (line,) = file_lines([note], [old, old, Config({"controls": None})])
-    sha256 = flag_of(before).files["fast.acf"].sha256
-    option = f"--apply-controls={packs}/fast.acf"
-    assert line == f"controls=fast.acf is {option}; the file's SHA-256 is {sha256}."
+    assert f"controls=fast.acf is --apply-controls={packs}/fast.acf" in line
+    assert flag_of(before).files["fast.acf"].sha256 in line
 
 
 @pytest.mark.parametrize("damage", [[], {"controls": []}, {"controls": {"x": {"option": "x"}}}])
@@ -466,10 +457,7 @@ def test_dispatcher_has_the_files_of_its_configurations(loaded, tmp_path: Path) 
 
 def test_nvcc_gets_the_file_and_messages_name_it(loaded, tmp_path: Path) -> None:
     spec = loaded()
-    program = program_of(spec, flag_of(spec).values[1])
-    says = 'echo "invalid compiler controls file ${1#--apply-controls=}: $(cat ${1#*=})"; exit 1'
+    says = 'echo "invalid file ${1#--apply-controls=}: $(cat ${1#*=})"; exit 1'
     executable = fake_nvcc(tmp_path, says)
-    with pytest.raises(BuildFailed) as failed:
-        Nvcc("sm_90", executable).compile(program)
-    said = "nvcc ended with status 1\ninvalid compiler controls file fast.acf@115dc3606fbf: fast"
-    assert str(failed.value) == said
+    with pytest.raises(BuildFailed, match=r"invalid file fast\.acf@115dc3606fbf: fast$"):
+        Nvcc("sm_90", executable).compile(program_of(spec, "fast.acf"))
