@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import errno
+import itertools
 import os
 import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.core.errors import UsageError
-from harness.core.program import Binary, Program
 from harness.core.records import Measurement, Outcome
-from harness.measure.device import Compiler
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.results.view import Results, read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 from harness.tuning.devices import DevicePool
 from tests.helpers.fake_kernels import FOUR, write_fake
-from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, FakeCompiler, read_journal
-from tests.helpers.planted import SOON_S, descendants, is_running, program_of, until
+from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
+from tests.helpers.planted import assert_ok, descendants, is_running, program_of, until
 from tests.helpers.replays import opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="needs /proc")]
@@ -49,12 +47,8 @@ class Run:
 
     def has_begun(self, event: str, count: int = 1) -> bool:
         """Wait until an event is in the journal so often."""
-        return until(
-            lambda: (
-                self._journal.exists()
-                and sum(what == event for what, _, _ in read_journal(self._journal)) >= count
-            )
-        )
+        self._journal.touch()
+        return until(lambda: self._journal.read_text().count(event) >= count)
 
     def measure(self, number: int = 0) -> Measurement:
         """Measure one of the space's configurations."""
@@ -64,23 +58,16 @@ class Run:
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     """Make runs of a fake backend with these traits."""
-    runs: list[Run] = []
+    with ExitStack() as opened:
 
-    def made(host: str = FAKE_HOST, kind: type[FakeBackend] = FakeBackend, **traits: float) -> Run:
-        backend = kind("opencl", "opencl", "a fake", journal=tmp_path / "journal", **traits)
-        runs.append(Run(tmp_path, backend, host))
-        return runs[-1]
+        def made(host: str = FAKE_HOST, **traits: float) -> Run:
+            journal = tmp_path / "journal"
+            backend = FakeBackend("opencl", "opencl", "a fake", journal=journal, **traits)
+            begun = Run(tmp_path, backend, host)
+            opened.callback(begun.measurer.close)
+            return begun
 
-    yield made
-    for each in runs:
-        each.measurer.close()
-
-
-def in_thread(work: Callable[[], object]) -> threading.Thread:
-    """Do this meanwhile."""
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
+        yield made
 
 
 def kill_all(run: Run) -> None:
@@ -92,8 +79,7 @@ def kill_all(run: Run) -> None:
 def test_processes_killed_between_measurements_are_no_outcome(run: Callable[..., Run]) -> None:
     begun = run()
     for number in range(3):
-        found = begun.measure(number)
-        assert found.outcome is Outcome.OK, found.message
+        assert_ok(begun.measure(number))
         assert processes() - begun.before
         kill_all(begun)
 
@@ -111,10 +97,9 @@ def test_killed_at_work_is_no_outcome(run: Callable[..., Run], tmp_path: Path, e
             time.sleep(0.2)
         kill_all(begun)
 
-    killing = in_thread(kill)
-    found = begun.measure(1)
-    killing.join(SOON_S)
-    assert found.outcome is Outcome.OK, found.message
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(kill)
+        assert_ok(begun.measure(1))
 
 
 DEADLY_HOST = f"""\
@@ -131,8 +116,8 @@ def test_configuration_whose_process_is_killed_again_has_crashed(run: Callable[.
     begun = run(DEADLY_HOST)
     found = begun.measure(1)
     assert found.outcome is Outcome.CRASHED
-    assert "died of SIGKILL, as when memory runs out" in found.message
-    assert begun.measure(0).outcome is Outcome.OK
+    assert "SIGKILL" in found.message
+    assert_ok(begun.measure(0))
 
 
 @pytest.mark.parametrize("event", ["compile", "launch"])
@@ -146,43 +131,14 @@ def test_ctrl_c_ends_all_processes(run: Callable[..., Run], tmp_path: Path, even
         signal.pthread_kill(main, signal.SIGINT)
 
     began_s = time.monotonic()
-    interrupting = in_thread(interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        begun.measure()
-    interrupting.join(SOON_S)
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            begun.measure()
     pids = processes() - begun.before
     begun.measurer.close()
     assert time.monotonic() - began_s < 4.5
     assert not any(map(is_running, pids))
-
-
-class FullDisk(FakeBackend):
-    """A backend that compiles where the disk is full."""
-
-    def open_compiler(self) -> Compiler:
-        """Open the compiler, which cannot write."""
-        return _Unwritable()
-
-
-class _Unwritable(FakeCompiler):
-    def compile(self, program: Program) -> Binary:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/some")
-
-
-def test_full_disk_ends_the_run_with_one_clear_error(run: Callable[..., Run]) -> None:
-    begun = run(kind=FullDisk)
-    for _ in range(2):
-        with pytest.raises(UsageError, match=r"/some cannot be written: No space left .*TMPDIR"):
-            begun.measure()
-
-
-def test_no_process_can_start(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **more: object) -> None:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    monkeypatch.setattr("harness.measure.process.child.subprocess.Popen", refused)
-    with pytest.raises(UsageError, match=r"cannot be started: .*Too many open files.*ulimit"):
-        run()
 
 
 # -------------------------------------------------------------------------------- several devices
@@ -236,10 +192,10 @@ def test_nothing_compiles_while_a_device_measures_and_nothing_twice(tmp_path: Pa
     found = Counter((measured.input, measured.outcome) for measured in searched)
     assert found == {(problem, Outcome.OK): 8 for problem in spec.inputs}
     happened = list(read_journal(journal))
-    compiled = [(begin, end) for what, begin, end in happened if what == "compile"]
-    launched = [(begin, end) for what, begin, end in happened if what == "launch"]
-    assert len(compiled) == 8
-    assert not [None for a, b in compiled for c, d in launched if a < d and c < b]
+    assert [what for what, _, _ in happened].count("compile") == 8
+    for build, launch in itertools.permutations(happened, 2):
+        if (build[0], launch[0]) == ("compile", "launch"):
+            assert build[2] <= launch[1] or launch[2] <= build[1]
 
 
 def test_ctrl_c_ends_the_processes_of_all_devices_at_once(tmp_path: Path) -> None:

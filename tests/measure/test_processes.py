@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import signal
@@ -16,11 +17,12 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from harness.core.errors import BuildFailed, UsageError
-from harness.core.program import Binary, Program
+from harness.core.program import Program
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.process.child import Child, ChildLost, ForkLost, run_forked
 from harness.measure.process.locks import run_folder
@@ -147,21 +149,28 @@ def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None
     assert run(child, abs, -1) == 1
 
 
+def test_full_disk_is_an_error_of_the_call(child: Child) -> None:
+    with pytest.raises(UsageError, match="No space left"):
+        run(child, Path("/dev/full").write_text, "text")
+
+
+def test_process_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = Mock(side_effect=OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+    monkeypatch.setattr("harness.measure.process.child.subprocess.Popen", refused)
+    with closing(Child(Worker)) as child, pytest.raises(UsageError, match="Too many open files"):
+        run(child, abs, -1)
+
+
 def test_worker_that_cannot_be_made_is_the_error_of_the_call() -> None:
     with closing(Child(refuse)) as child, pytest.raises(ValueError, match="no worker"):
         child.call(abs, timeout_s=SOON_S)
 
 
 def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refusing:
-        def open_compiler(self) -> Refusing:
-            return self
-
-        def compile(self, program: Program) -> Binary:
-            raise BuildFailed("as: cannot write")
-
+    backend = Mock()
+    backend.open_compiler().compile.side_effect = BuildFailed("as: cannot write")
     measure_kernels_here(monkeypatch)
-    with closing(BuildQueue(Refusing(), "a compiler", at_once=1)) as builds:
+    with closing(BuildQueue(backend, "a compiler", at_once=1)) as builds:
         with pytest.raises(BuildFailed):
             builds.finish(Program("first", (), ()))
         full = SimpleNamespace(f_bavail=0, f_frsize=4096)
@@ -239,6 +248,7 @@ from harness.measure.programs.sandbox import end_programs_when_terminated
 
 class Worker:
     def work(self):
+        open("begun", "w").close()
         {work}
 
 def main():
@@ -259,10 +269,10 @@ def test_killed_parent_leaves_nothing_behind(tmp_path: Path, work: str, count: i
     (tmp_path / "driver.py").write_text(DRIVER.format(work=work))
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", "import driver; driver.main()"]
-    with subprocess.Popen(command, env=environment) as parent:
+    with subprocess.Popen(command, env=environment, cwd=tmp_path) as parent:
+        assert until((tmp_path / "begun").exists)
         assert until(lambda: len(descendants(parent.pid)) == count)
         left = descendants(parent.pid)
-        time.sleep(0.5)  # the work has begun
         parent.kill()
     ended = until(lambda: not any(map(is_running, left)))
     for pid in filter(is_running, left):
