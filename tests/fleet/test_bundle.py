@@ -16,7 +16,7 @@ from harness.core.records import Input
 from harness.fleet.bundle import Bundle, pack
 from harness.space_file import Spec, load_spec, make_spec
 from tests.helpers.fleet_program import SPACE, write_program
-from tests.helpers.planted import FAULTS
+from tests.helpers.planted import FAULTS, write_files
 
 RUN = ["sh", "{source}", "{A}", "{n}"]
 PYTHON = {
@@ -27,20 +27,15 @@ PYTHON = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(own_cache: None) -> None:
-    """A cache that no other test fills."""
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Spec:
     shutil.copytree(FAULTS, tmp_path / "user")
     folder = tmp_path / "user"
-    (folder / "helper.py").write_text("from more import deep\n")
-    (folder / "more").mkdir()
-    (folder / "more" / "__init__.py").write_text("")
-    (folder / "more" / "deep.py").write_text("x = 1\n")
-    (folder / "unused.py").write_text("")
+    files = {"helper.py": "from more import deep\n", "more/deep.py": "x = 1\n"}
+    write_files(folder, {**files, "more/__init__.py": "", "unused.py": ""})
     host = load_spec(folder / "faults.yaml").host
     host.write_text("import helper\n" + host.read_text())
     return load_spec(folder / "faults.yaml")
@@ -95,7 +90,7 @@ def test_all_files_that_a_program_names_travel(tmp_path: Path) -> None:
 def test_files_of_the_inputs_of_a_workload_travel(tmp_path: Path) -> None:
     spec = write_program(tmp_path / "user")
     other = dataclasses.replace(spec, inputs=(*spec.inputs, Input({"n": 5})))
-    with pytest.raises(UsageError, match=r"data_5.txt: no such file, and \S+space.yaml names it"):
+    with pytest.raises(UsageError, match=r"data_5\.txt"):
         pack(other)
     (spec.path.parent / "data_5.txt").write_text("sum5\n")
     assert {f"data_{n}.txt" for n in (3, 4, 5)} <= _names(pack(other))
@@ -118,7 +113,7 @@ def test_a_file_with_an_absolute_path_must_be_equal_on_the_worker(tmp_path: Path
     assert "data_3.txt" not in _names(bundle)
     assert bundle.unpacked().name == "script"
     data.write_text("another")
-    with pytest.raises(BackendUnavailable, match=rf"no {data}, or another one than this machine"):
+    with pytest.raises(BackendUnavailable, match=str(data)):
         bundle.unpacked()
 
 
@@ -126,5 +121,5 @@ def test_files_that_are_too_large_are_named(kernel: Spec, monkeypatch: pytest.Mo
     monkeypatch.setattr("harness.fleet.bundle.MOST_BYTES", 100)
     paths = kernel.sources["opencl"].path, kernel.host
     largest = max(paths, key=lambda path: path.stat().st_size)
-    with pytest.raises(UsageError, match=rf"and a worker takes 100; the largest is {largest}"):
+    with pytest.raises(UsageError, match=str(largest)):
         pack(kernel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.space_file import Spec, load_spec
+from tests.helpers.planted import write_files
 
 SPACE = """\
 name: script
@@ -55,9 +56,6 @@ def write_program(folder: Path, space: str = SPACE) -> Spec:
         "source/script.sh": SCRIPT,
         "source/unused.sh": "",
     }
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    write_files(folder, files)
     (folder / "source" / "make.sh").chmod(0o755)
     return load_spec(folder / "spaces" / "space.yaml")
