@@ -21,6 +21,11 @@ class Worker(list[object]):
         return "spoilt" in self
 
 
+def process_of(_: object) -> int:
+    """Return the id of the process that runs this."""
+    return os.getpid()
+
+
 def end_once(journal: Path, end: Callable[[int], object], argument: int) -> int:
     """End this process, but only at the first call."""
     with journal.open("a") as file:
