@@ -50,7 +50,7 @@ def build_stub(folder: Path, without: tuple[str, ...] = ()) -> Path:
     others.write_text("int not_modelled(const char *);\n" + "".join(map(_weak, calls)))
     renamed = [f"-D{name}=cuda_stub_without_{name}" for name in without]
     includes = [f"-I{folder}" for folder in (*toolkit_includes(), SOURCES)]
-    flags = ["-shared", "-fPIC", "-O1", f"-Wl,-soname,{LIBRARY}", *includes, *renamed]
+    flags = ["-shared", "-fPIC", f"-Wl,-soname,{LIBRARY}", *includes, *renamed]
     files = [*map(str, sorted(SOURCES.glob("*.c"))), str(others)]
     library = folder / LIBRARY
     subprocess.run(["cc", *flags, *files, "-lm", "-o", str(library)], check=True)
