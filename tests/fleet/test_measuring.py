@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import closing, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,16 @@ import pytest
 
 import harness
 from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Outcome
 from harness.fleet import agent
 from harness.fleet.agent import FleetDevice, Offer, make_offer
 from harness.fleet.bundle import pack
-from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
+from harness.fleet.measurers import FleetRequest, open_fleet
 from harness.measure.choose import fitted_to
-from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
-from harness.space import ConstrainedSpace, Space
-from harness.space_file import Spec, load_spec
+from harness.space import ConstrainedSpace
+from harness.space_file import load_spec
 from tests.helpers.dask_workers import local_workers, offering, worker_process
 from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.fleet_program import write_program
@@ -47,23 +45,23 @@ class Garbled(agent.Agent):
 
     garble: Garble = staticmethod(lambda answer: answer)
 
-    def measure(self, *args: Any) -> Any:
+    def measure(self, *args):
         """Measure."""
         return type(self).garble(super().measure(*args))
 
 
 @cache
-def faults() -> Spec:
+def faults():
     return load_spec(FAULTS / "faults.yaml")
 
 
-def measure(measurer: Measurer, name: str = "none") -> Measurement:
+def measure(measurer, name="none"):
     """Measure a kernel with a fault."""
     return measurer.measure(space_of(faults(), measurer), GIVEN, fault(name), None)
 
 
 @pytest.fixture(scope="module")
-def scheduler(module_opencl: Backend) -> Iterator[str]:
+def scheduler(module_opencl):
     """The address of a cluster whose one worker, in this process, offers PoCL."""
     device = FleetDevice("cpu", "a CPU", "here", module_opencl)
     with pytest.MonkeyPatch.context() as patch:
@@ -74,17 +72,17 @@ def scheduler(module_opencl: Backend) -> Iterator[str]:
 
 
 def open_on(
-    address: str,
-    driver: str = "this",
-    say: Callable[[str], None] = print,
-    spec: Spec | None = None,
-) -> AbstractContextManager[Fleet]:
+    address,
+    driver="this",
+    say=print,
+    spec=None,
+):
     """Open the devices of a cluster, for the space of faults unless there is another one."""
     return open_fleet(spec or faults(), FleetRequest(address, (), 9, False, driver, say))
 
 
 @pytest.fixture(scope="module")
-def remote(scheduler: str) -> Iterator[Measurer]:
+def remote(scheduler):
     with open_on(scheduler) as fleet:
         (measurer,) = fleet.measurers.values()
         yield measurer
@@ -102,22 +100,20 @@ def remote(scheduler: str) -> Iterator[Measurer]:
         ("build_error", Outcome.BUILD_FAILED, "faults.cl"),
     ],
 )
-def test_worker_measures_alike(remote: Measurer, name: str, outcome: Outcome, message: str) -> None:
+def test_worker_measures_alike(remote, name, outcome, message):
     remote.expect(space_of(faults(), remote), [fault(name)])
     found = measure(remote, name)
     assert found.outcome is outcome, found.message
     assert message in found.message
 
 
-def test_a_worker_says_which_data_it_has(remote: Measurer) -> None:
+def test_a_worker_says_which_data_it_has(remote):
     digest = measure(remote).data_sha256
     assert digest is not None
     assert remote.data_sha256(GIVEN, [digest]) == digest
 
 
-def test_the_environment_and_notices_are_the_workers(
-    remote: Measurer, module_opencl: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_and_notices_are_the_workers(remote, module_opencl, monkeypatch):
     assert_ok(measure(remote))
     lock = "harness.measure.kernels.device_process.locked"
     monkeypatch.setattr(lock, lambda *_: nullcontext())
@@ -141,9 +137,7 @@ def test_the_environment_and_notices_are_the_workers(
         (Mock(side_effect=ValueError("unheard of")), "ValueError: unheard of"),
     ],
 )
-def test_garbage_is_a_fault_of_the_worker(
-    remote: Measurer, monkeypatch: pytest.MonkeyPatch, garble: Garble, message: str
-) -> None:
+def test_garbage_is_a_fault_of_the_worker(remote, monkeypatch, garble, message):
     configs = [fault("none", 8), fault("none", 16)]
     with monkeypatch.context() as patch:
         patch.setattr(Garbled, "garble", staticmethod(garble))
@@ -152,12 +146,10 @@ def test_garbage_is_a_fault_of_the_worker(
     assert_ok(measure(remote))
 
 
-def test_two_campaigns_do_not_use_a_device_at_once(
-    remote: Measurer, scheduler: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_campaigns_do_not_use_a_device_at_once(remote, scheduler, monkeypatch):
     assert_ok(measure(remote))
     monkeypatch.setattr("harness.fleet.measurers._WAIT_S", 2.0)
-    said: list[str] = []
+    said = []
     opening = open_on(scheduler, "other", said.append)
     with pytest.raises(DeviceBusy, match=r"another campaign.*, that of this"), opening:
         pass
@@ -165,8 +157,8 @@ def test_two_campaigns_do_not_use_a_device_at_once(
 
 
 def test_a_campaign_that_begins_again_takes_its_devices_back_and_leaves_them_to_others(
-    remote: Measurer, scheduler: str
-) -> None:
+    remote, scheduler
+):
     with open_on(scheduler) as again:
         (mine,) = again.measurers.values()
         assert_ok(measure(mine))
@@ -184,7 +176,7 @@ def test_a_campaign_that_begins_again_takes_its_devices_back_and_leaves_them_to_
 
 
 @pytest.fixture
-def machines(monkeypatch: pytest.MonkeyPatch, own_cache: None) -> Iterator[str]:
+def machines(monkeypatch, own_cache):
     """The address of a cluster with two workers of this machine."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     (machine,) = (device for device in make_offer(()).devices if device.backend is None)
@@ -194,8 +186,8 @@ def machines(monkeypatch: pytest.MonkeyPatch, own_cache: None) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
-    machines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    machines, tmp_path, monkeypatch
+):
     monkeypatch.setattr("harness.fleet.measurers._WAIT_S", 1.0)
     spec = write_program(tmp_path / "user")
     with closing(ProgramMeasurer(spec)) as local:
@@ -205,7 +197,7 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
         (measurer,) = fleet.measurers.values()  # two workers of one machine
         (tmp_path / "user").rename(tmp_path / "elsewhere")
         given = Input({"n": 3})
-        space: Space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
+        space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
         measurer.recall(given, [])
         modes = {mode: Config({"MODE": mode}) for mode in ("right", "wrong", "fails", "broken")}
         measurer.expect(space, list(modes.values()))
@@ -231,9 +223,7 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
 
 
 @pytest.mark.slow
-def test_a_worker_builds_and_verifies_a_callable_without_the_users_files(
-    machines: str, tmp_path: Path
-) -> None:
+def test_a_worker_builds_and_verifies_a_callable_without_the_users_files(machines, tmp_path):
     shutil.copytree(FAULTS.with_name("callables"), tmp_path / "user")
     spec = load_spec(tmp_path / "user/faults.yaml")
     with open_on(machines, spec=spec) as fleet:
@@ -248,9 +238,7 @@ def test_a_worker_builds_and_verifies_a_callable_without_the_users_files(
         measurer.close()
 
 
-def test_an_agent_takes_over_the_devices_that_it_opens_alone(
-    monkeypatch: pytest.MonkeyPatch, own_cache: None, tmp_path: Path
-) -> None:
+def test_an_agent_takes_over_the_devices_that_it_opens_alone(monkeypatch, own_cache, tmp_path):
     measure_programs_here(monkeypatch)
     devices = FleetDevice("x", "a CPU", "x", None), FleetDevice("y", "a CPU", "y", None)
     bundle = pack(write_program(tmp_path))
@@ -265,7 +253,7 @@ def test_an_agent_takes_over_the_devices_that_it_opens_alone(
         assert [opened.in_use for opened in agents] == [set(), set(), set()]
 
 
-def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_device_offers_programs(monkeypatch):
     nothing = Mock(side_effect=BackendUnavailable("no OpenCL here"))
     monkeypatch.setattr("harness.fleet.agent.choose_devices", nothing)
     offer = make_offer(())
@@ -279,7 +267,7 @@ def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_tuning_survives_a_killed_worker_and_a_killed_driver(tmp_path: Path) -> None:
+def test_tuning_survives_a_killed_worker_and_a_killed_driver(tmp_path):
     with (
         local_workers(0) as local,
         worker_process(local.scheduler_address, "0:0", tmp_path) as first,
@@ -304,7 +292,7 @@ def test_tuning_survives_a_killed_worker_and_a_killed_driver(tmp_path: Path) -> 
 
 
 @contextmanager
-def _tuning(address: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+def _tuning(address, folder):
     """Tune on a cluster; end it after 4 minutes.
 
     The space does not say what work a run is: workers would measure the CPU's peak.
@@ -329,7 +317,7 @@ def _tuning(address: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
             tune.kill()
 
 
-def _read_until(process: subprocess.Popen[str], part: str) -> str:
+def _read_until(process, part):
     """Return what a process prints up to a line with this part."""
     text = ""
     while part not in text and (line := process.stdout.readline()):

@@ -1,11 +1,8 @@
 """Kernels that are Python callables: measured in a process of their own, and refused for a reason
 where they fail, are wrong, or keep what they should compute."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from unittest.mock import Mock
@@ -15,11 +12,9 @@ import pytest
 from harness.core.errors import BackendUnavailable, HostModuleError, UsageError
 from harness.core.records import Config, Input, Outcome
 from harness.measure.choose import open_measurer
-from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import new_seed
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from harness.space_file.model import PythonVerify
 from harness.stats.interleaved import is_shown
 from tests.helpers.fake_kernels import measure_kernels_here
@@ -30,12 +25,12 @@ GIVEN, LONG = Input({"n": 100, "work_ms": 0}), Input({"n": 100, "work_ms": 3})
 
 
 @pytest.fixture(scope="module")
-def spec() -> Spec:
+def spec():
     return load_spec(FAULTS).with_measure({"timeout_s": 1})
 
 
 @pytest.fixture(scope="module")
-def local(spec: Spec) -> Iterator[Measurer]:
+def local(spec):
     """A measurer of callables that this process runs."""
     with pytest.MonkeyPatch.context() as patch:
         measure_kernels_here(patch)
@@ -45,31 +40,29 @@ def local(spec: Spec) -> Iterator[Measurer]:
 
 
 @pytest.fixture
-def unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
+def unlocked(monkeypatch):
     """Let a second measurer use the device."""
     lock = "harness.measure.kernels.device_process.locked"
     monkeypatch.setattr(lock, lambda *_: contextlib.nullcontext())
 
 
 @pytest.fixture(scope="module")
-def space(spec: Spec, local: Measurer) -> ConstrainedSpace:
+def space(spec, local):
     return ConstrainedSpace.of(spec, GIVEN, local.limits, local.compiler)
 
 
-def fault(name: str, pause: int = 0) -> Config:
+def fault(name, pause=0):
     return Config({"FAULT": name, "PAUSE": pause})
 
 
 @pytest.mark.parametrize("name", ["none", "returns_arrays", "other_bits"])
-def test_right_callable_is_timed(local: Measurer, space: ConstrainedSpace, name: str) -> None:
+def test_right_callable_is_timed(local, space, name):
     found = local.measure(space, GIVEN, fault(name), None)
     assert found.outcome is Outcome.OK, found.message
     assert 0 < found.time_s < 0.1
 
 
-def test_bits_of_the_default_may_be_demanded(
-    spec: Spec, local: KernelMeasurer, space: ConstrainedSpace
-) -> None:
+def test_bits_of_the_default_may_be_demanded(spec, local, space):
     exact = dataclasses.replace(spec, verify=PythonVerify(bits="default"))
     measurer, _ = open_measurer(exact, "auto", owner=local)
     with contextlib.closing(measurer):
@@ -80,7 +73,7 @@ def test_bits_of_the_default_may_be_demanded(
     assert "compared with the default: y[0] is" in other.message
 
 
-def test_first_call_counts_as_build(local: Measurer, space: ConstrainedSpace) -> None:
+def test_first_call_counts_as_build(local, space):
     found = local.measure(space, GIVEN, fault("none", pause=1), None)
     assert found.build.compile_s > 0.2
     assert max(*found.warmup_s, found.time_s) < 0.1
@@ -107,9 +100,7 @@ WRONG, UNBUILT = Outcome.WRONG_RESULT, Outcome.BUILD_FAILED
         ("kept_result", WRONG, "100 of 100"),
     ],
 )
-def test_fault_is_refused_and_the_message_names_it(
-    local: Measurer, space: ConstrainedSpace, name: str, outcome: Outcome, message: str
-) -> None:
+def test_fault_is_refused_and_the_message_names_it(local, space, name, outcome, message):
     found = local.measure(space, GIVEN, fault(name), None)
     assert found.outcome is outcome, found.message
     assert message in found.message
@@ -130,9 +121,7 @@ def test_fault_is_refused_and_the_message_names_it(
         ),
     ],
 )
-def test_callable_that_ends_its_process_or_hangs_is_refused(
-    spec: Spec, space: ConstrainedSpace, names: list[str], outcomes: list[Outcome], late: str
-) -> None:
+def test_callable_that_ends_its_process_or_hangs_is_refused(spec, space, names, outcomes, late):
     with contextlib.closing(open_measurer(spec, "auto")[0]) as measurer:
         found = [measurer.measure(space, GIVEN, fault(name), None) for name in names]
     assert [measured.outcome for measured in found] == outcomes
@@ -140,9 +129,7 @@ def test_callable_that_ends_its_process_or_hangs_is_refused(
     assert late in found[1].message
 
 
-def test_result_kept_by_the_identity_of_an_array_has_no_claim(
-    local: Measurer, space: ConstrainedSpace
-) -> None:
+def test_result_kept_by_the_identity_of_an_array_has_no_claim(local, space):
     kept = fault("kept_by_id_of_array")
     default = local.measure(space, LONG, space.default, None)
     found = local.measure(space, LONG, kept, None)
@@ -153,21 +140,19 @@ def test_result_kept_by_the_identity_of_an_array_has_no_claim(
     assert found.outcome is WRONG or not is_shown(found)
 
 
-def test_interleaved_callables_run_on_new_data_and_compile_before(
-    local: Measurer, space: ConstrainedSpace
-) -> None:
+def test_interleaved_callables_run_on_new_data_and_compile_before(local, space):
     configs = [fault("none"), fault("none", pause=1), fault("wrong_element")]
     found = local.measure_interleaved(space, GIVEN, configs, 8, (new_seed(), new_seed()))
     assert [m.outcome for m in found] == [Outcome.OK, Outcome.OK, WRONG]
     assert max(*found[1].warmup_s, found[1].time_s) < 0.1
 
 
-def test_module_that_makes_no_data_ends_its_input(local: Measurer, space: ConstrainedSpace) -> None:
+def test_module_that_makes_no_data_ends_its_input(local, space):
     with pytest.raises(HostModuleError, match="ArithmeticError: no data"):
         local.measure(space, Input({"n": 1, "work_ms": 0}), space.default, None)
 
 
-def test_environment_names_framework_and_versions(local: Measurer) -> None:
+def test_environment_names_framework_and_versions(local):
     environment = local.environment
     assert environment.backend == "python"
     assert environment.platform.startswith("numpy, wall time of the call")
@@ -175,7 +160,7 @@ def test_environment_names_framework_and_versions(local: Measurer) -> None:
     assert "Python 3" in environment.compiler
 
 
-def test_other_backend_and_devices_are_refused(spec: Spec) -> None:
+def test_other_backend_and_devices_are_refused(spec):
     with pytest.raises(UsageError, match="--backend cuda"):
         open_measurer(spec, "cuda")
     with pytest.raises(UsageError, match="--device"):
@@ -184,18 +169,14 @@ def test_other_backend_and_devices_are_refused(spec: Spec) -> None:
         open_measurer(load_spec(FAULTS.parents[1] / "faults/faults.yaml"), "python")
 
 
-def test_missing_framework_says_what_to_install(
-    spec: Spec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_framework_says_what_to_install(spec, monkeypatch):
     monkeypatch.setattr(metadata, "version", Mock(side_effect=metadata.PackageNotFoundError))
     with pytest.raises(BackendUnavailable, match="pip install numpy"):
         open_measurer(spec, "auto")
 
 
 @pytest.mark.usefixtures("unlocked", "kernels_here")
-def test_framework_that_cannot_be_imported_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_framework_that_cannot_be_imported_is_named(tmp_path, monkeypatch):
     kernel = FAULTS.with_suffix(".py").read_text().replace('"numpy"', '"warp"')
     files = {
         "warp_lang-9.9.dist-info/METADATA": "Name: warp-lang\nVersion: 9.9\n",

@@ -1,25 +1,20 @@
 """Python callables on a GPU, over the stand-in for its driver and a stand-in for CuPy."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from harness.core.errors import BackendUnavailable
 from harness.core.observations import HOST
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Outcome
 from harness.measure.choose import open_measurer
 from harness.measure.cuda import gpus
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.planted import write_files
-from tests.helpers.stub_driver import StubDriver
 
 CUPY = '''\
 """A stand-in for CuPy, which takes arrays from others, and queues copies between them."""
@@ -83,7 +78,7 @@ GIVEN = Input({"n": 1000})
 
 
 @pytest.fixture
-def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spec:
+def spec(tmp_path, monkeypatch):
     """A space, beside a package that is installed as CuPy."""
     files = {"cupy.py": CUPY, "kernels/copy.py": KERNEL, "kernels/copy.yaml": SPACE}
     files["cupy-13.6.dist-info/METADATA"] = "Metadata-Version: 2.1\nName: cupy\nVersion: 13.6\n"
@@ -92,11 +87,8 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spec:
     return load_spec(tmp_path / "kernels/copy.yaml")
 
 
-Measure = Callable[[str], Measurement]
-
-
 @pytest.fixture
-def measure(stub: StubDriver, spec: Spec, kernels_here: None) -> Iterator[Measure]:
+def measure(stub, spec, kernels_here):
     """Measures what the callable does with HOW."""
     measurer, _ = open_measurer(spec, "auto")
     environment = measurer.environment
@@ -111,8 +103,8 @@ def measure(stub: StubDriver, spec: Spec, kernels_here: None) -> Iterator[Measur
 
 @pytest.mark.gpu
 def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(
-    measure: Measure,
-) -> None:
+    measure,
+):
     found = {how: measure(how) for how in ("copy", "slow", "waits", "returns")}
     for measured in found.values():
         assert measured.outcome is Outcome.OK, measured.message
@@ -121,9 +113,7 @@ def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(
 
 
 @pytest.mark.gpu
-def test_faults_of_callables_are_refused_on_a_gpu(
-    measure: Measure, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_faults_of_callables_are_refused_on_a_gpu(measure, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_FAIL", "")
     for how, message in (
         ("behind", "y (1 element behind its end)"),
@@ -137,7 +127,7 @@ def test_faults_of_callables_are_refused_on_a_gpu(
 
 @pytest.mark.gpu
 @pytest.mark.torch
-def test_framework_that_cannot_use_the_gpu_says_what_to_do(stub: StubDriver, spec: Spec) -> None:
+def test_framework_that_cannot_use_the_gpu_says_what_to_do(stub, spec):
     torch = pytest.importorskip("torch")
     kernel = spec.path.with_name("copy.py")
     kernel.write_text(kernel.read_text().replace('"cupy"', '"torch"'))
@@ -145,9 +135,7 @@ def test_framework_that_cannot_use_the_gpu_says_what_to_do(stub: StubDriver, spe
         open_measurer(load_spec(spec.path), "auto")
 
 
-def test_framework_that_needs_a_gpu_says_why_there_is_none(
-    spec: Spec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_framework_that_needs_a_gpu_says_why_there_is_none(spec, monkeypatch):
     missing = Mock(side_effect=BackendUnavailable("no NVIDIA driver"))
     monkeypatch.setattr(gpus, "usable_gpus", missing)
     with pytest.raises(BackendUnavailable, match="CuPy: no NVIDIA driver"):

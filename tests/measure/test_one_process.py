@@ -1,10 +1,7 @@
 """Measurers of two versions of a kernel in one process, as a rerun compares them."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -13,8 +10,6 @@ import pytest
 from harness.core.records import Outcome
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.measurer import Measurer
-from harness.space_file import Spec
 from tests.helpers.fake_kernels import FOUR, DeviceBackend, fake_job, write_fake
 from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeDevice
 from tests.helpers.planted import space_of
@@ -47,9 +42,7 @@ JOB = fake_job()
 
 
 @pytest.mark.parametrize("kind", ["beside", "module", "package", "namespace", "in path"])
-def test_host_modules_find_their_own_helpers(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_host_modules_find_their_own_helpers(tmp_path, kind, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     hosts = [tmp_path / f"{value}" / "host.py" for value in (1, 3)]
     lib = "." if kind == "beside" else "lib"
@@ -78,7 +71,7 @@ def test_host_modules_find_their_own_helpers(
 
 
 @pytest.mark.usefixtures("kernels_here")
-def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path) -> None:
+def test_a_measurer_beside_another_one_uses_its_process(tmp_path):
     backend, specs = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal"), []
     for name, data in (("old", "rng.random("), ("new", "1 + rng.random(")):
         (tmp_path / name).mkdir()
@@ -95,7 +88,7 @@ def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path) -> None:
     opened.assert_called_once()  # nor did the second end it
 
 
-def measure_default(measurer: Measurer, spec: Spec) -> None:
+def measure_default(measurer, spec):
     """Measure the default on the first input, as a rerun does."""
     space = space_of(spec, measurer, spec.inputs[0])
     (found,) = measurer.measure_interleaved(space, spec.inputs[0], [space.default], 2, (1,))

@@ -1,7 +1,5 @@
 """Processes that hang, die and are replaced, and end with their parent."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import os
@@ -10,13 +8,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -34,19 +30,17 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def child() -> Iterator[Child]:
+def child():
     with closing(Child(Worker)) as child:
         yield child
 
 
-def run(
-    child: Child, function: Callable[..., Any], *args: object, timeout_s: float = SOON_S
-) -> Any:
+def run(child, function, *args, timeout_s=SOON_S):
     """Run any function in a child."""
     return child.call(Worker.run, function, *args, timeout_s=timeout_s)
 
 
-def test_child_makes_one_worker_until_it_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_makes_one_worker_until_it_is_replaced(monkeypatch):
     with closing(Child(Worker)) as child:
         for number in (1, 2):
             child.call(Worker.append, number, timeout_s=SOON_S)
@@ -63,17 +57,13 @@ def test_child_makes_one_worker_until_it_is_replaced(monkeypatch: pytest.MonkeyP
         child.call(list, timeout_s=SOON_S)
 
 
-def test_what_a_process_prints_is_no_output_of_its_parent(
-    child: Child, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_process_prints_is_no_output_of_its_parent(child, capfd):
     child.replace()
     run(child, os.write, 1, b"compiling")
     assert capfd.readouterr() == ("", "compiling")
 
 
-def test_function_past_its_deadline_is_killed(
-    child: Child, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_function_past_its_deadline_is_killed(child, monkeypatch):
     monkeypatch.setattr("harness.measure.process.child._END_S", 0.2)
     pid = run(child, os.getpid)
     run(child, signal.signal, signal.SIGTERM, signal.SIG_IGN)
@@ -89,9 +79,7 @@ def test_function_past_its_deadline_is_killed(
     ("function", "argument", "message"),
     [(sys.exit, 4, "exit status 4"), (signal.raise_signal, signal.SIGKILL, "SIGKILL.*memory")],
 )
-def test_process_that_dies_says_how_and_is_replaced(
-    child: Child, function: Callable[..., object], argument: int, message: str
-) -> None:
+def test_process_that_dies_says_how_and_is_replaced(child, function, argument, message):
     with pytest.raises(ChildLost, match=message) as caught:
         run(child, function, argument)
     assert not caught.value.hung
@@ -101,22 +89,20 @@ def test_process_that_dies_says_how_and_is_replaced(
 @pytest.mark.parametrize(
     ("end", "argument"), [(signal.raise_signal, signal.SIGKILL), (os._exit, 128 + signal.SIGTERM)]
 )
-def test_call_whose_process_was_killed_from_outside_is_repeated(
-    child: Child, tmp_path: Path, end: Callable[[int], object], argument: int
-) -> None:
+def test_call_whose_process_was_killed_from_outside_is_repeated(child, tmp_path, end, argument):
     journal = tmp_path / "journal"
     assert child.call_again(Worker.run, end_once, journal, end, argument, timeout_s=SOON_S)
     assert journal.read_text() == "called\n" * 2
 
 
-def test_call_that_crashed_is_not_repeated(child: Child, tmp_path: Path) -> None:
+def test_call_that_crashed_is_not_repeated(child, tmp_path):
     journal, end = tmp_path / "journal", (signal.raise_signal, signal.SIGSEGV)
     with pytest.raises(ChildLost, match="SIGSEGV"):
         child.call_again(Worker.run, end_once, journal, *end, timeout_s=SOON_S)
     assert journal.read_text() == "called\n"
 
 
-def test_standard_error_of_a_process_is_quoted_once(child: Child) -> None:
+def test_standard_error_of_a_process_is_quoted_once(child):
     run(child, os.write, 2, b"free(): invalid pointer\n")
     with pytest.raises(ChildLost, match=r"SIGABRT, with stderr: free\(\): invalid pointer$"):
         run(child, os.abort)
@@ -124,14 +110,14 @@ def test_standard_error_of_a_process_is_quoted_once(child: Child) -> None:
         run(child, os.abort)
 
 
-def test_interrupt_is_left_to_the_parent(child: Child) -> None:
+def test_interrupt_is_left_to_the_parent(child):
     pid = run(child, os.getpid)
     assert os.getsid(pid) != os.getsid(0)
     os.kill(pid, signal.SIGINT)
     assert run(child, os.getpid) == pid
 
 
-def test_process_outlives_the_thread_that_began_it(child: Child) -> None:
+def test_process_outlives_the_thread_that_began_it(child):
     child.replace()
     with ThreadPoolExecutor(1) as threads:
         pid = threads.submit(run, child, os.getpid).result()
@@ -139,7 +125,7 @@ def test_process_outlives_the_thread_that_began_it(child: Child) -> None:
     assert run(child, os.getpid) == pid
 
 
-def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
+def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child):
     for function, arguments, message in (
         (raise_unreadable, (), "Unreadable: 3"),
         (open, (os.devnull,), "cannot pickle"),
@@ -149,24 +135,24 @@ def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None
     assert run(child, abs, -1) == 1
 
 
-def test_full_disk_is_an_error_of_the_call(child: Child) -> None:
+def test_full_disk_is_an_error_of_the_call(child):
     with pytest.raises(UsageError, match="No space left"):
         run(child, Path("/dev/full").write_text, "text")
 
 
-def test_process_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_cannot_start_is_an_error(monkeypatch):
     refused = Mock(side_effect=OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
     monkeypatch.setattr("harness.measure.process.child.subprocess.Popen", refused)
     with closing(Child(Worker)) as child, pytest.raises(UsageError, match="Too many open files"):
         run(child, abs, -1)
 
 
-def test_worker_that_cannot_be_made_is_the_error_of_the_call() -> None:
+def test_worker_that_cannot_be_made_is_the_error_of_the_call():
     with closing(Child(refuse)) as child, pytest.raises(ValueError, match="no worker"):
         child.call(abs, timeout_s=SOON_S)
 
 
-def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch):
     backend = Mock()
     backend.open_compiler().compile.side_effect = BuildFailed("as: cannot write")
     measure_kernels_here(monkeypatch)
@@ -191,7 +177,7 @@ input()
 
 
 @contextmanager
-def owner_in(folder: Path) -> Iterator[Path]:
+def owner_in(folder):
     """A process with a folder of its own in this one, which ends in the end."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -202,9 +188,7 @@ def owner_in(folder: Path) -> Iterator[Path]:
             owner.communicate("\n")
 
 
-def test_next_run_removes_what_a_killed_one_left_and_ends_its_programs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_run_removes_what_a_killed_one_left_and_ends_its_programs(tmp_path, monkeypatch):
     link = tmp_path / "link"  # as /tmp may be
     link.symlink_to(tmp_path)
     with owner_in(link) as mine:
@@ -227,8 +211,8 @@ def test_next_run_removes_what_a_killed_one_left_and_ends_its_programs(
 
 @pytest.mark.parametrize(("is_set", "reason"), [(True, "no folder"), (False, "No such file")])
 def test_folder_that_cannot_be_made_is_one_clear_error_and_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_set: bool, reason: str
-) -> None:
+    tmp_path, monkeypatch, is_set, reason
+):
     monkeypatch.setattr(os, "getpid", lambda: -1)  # whose folder is not made yet
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
     if not is_set:
@@ -265,7 +249,7 @@ def main():
         ("sum(itertools.repeat(0))", 1),  # never back in Python, as a kernel that hangs
     ],
 )
-def test_killed_parent_leaves_nothing_behind(tmp_path: Path, work: str, count: int) -> None:
+def test_killed_parent_leaves_nothing_behind(tmp_path, work, count):
     (tmp_path / "driver.py").write_text(DRIVER.format(work=work))
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", "import driver; driver.main()"]
@@ -284,15 +268,15 @@ def test_killed_parent_leaves_nothing_behind(tmp_path: Path, work: str, count: i
 # --------------------------------------------------------------------------- copies of this process
 
 
-def test_result_of_any_size_comes_back() -> None:
+def test_result_of_any_size_comes_back():
     content = os.urandom(3 << 20)
     assert run_forked(lambda: content, 60.0) == content
 
 
-def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch):
     fork, forked = os.fork, list[int]()
 
-    def noting() -> int:
+    def noting():
         forked.append(fork())
         return forked[-1]
 
@@ -312,7 +296,7 @@ def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch: pytest.M
             os.waitpid(forked[-1], os.WNOHANG)
 
 
-def test_result_comes_back_where_ended_children_are_not_kept() -> None:
+def test_result_comes_back_where_ended_children_are_not_kept():
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         assert run_forked(lambda: b"result", 60.0) == b"result"
@@ -322,8 +306,8 @@ def test_result_comes_back_where_ended_children_are_not_kept() -> None:
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_no_process_left_is_an_error_and_no_pipe_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fork() -> int:
+def test_no_process_left_is_an_error_and_no_pipe_open(monkeypatch):
+    def fork():
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "fork", fork)

@@ -1,7 +1,5 @@
 """Times that a program reports and its process contradicts."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
@@ -14,7 +12,7 @@ from harness.stats.interleaved import is_shown
 GIVEN = Input({"n": 1})
 
 
-def measured(number: int, time_s: float, process_s: float, scatter: float = 0.01) -> Measurement:
+def measured(number, time_s, process_s, scatter=0.01):
     """A program of this time, in a process of that, in 18 samples."""
     samples_s = (time_s * (1 - scatter), time_s, time_s * (1 + scatter)) * 6
     timing = Timing(samples_s, StopReason.INTERLEAVED)
@@ -35,20 +33,18 @@ DEFAULT = measured(0, 1.0, 2.0)
         (1.2, 2.0, True),
     ],
 )
-def test_process_must_save_half_of_the_seconds_that_are_reported(
-    time_s: float, process_s: float, is_claimed: bool
-) -> None:
+def test_process_must_save_half_of_the_seconds_that_are_reported(time_s, process_s, is_claimed):
     found = without_unshown_gain(measured(1, time_s, process_s), DEFAULT)
     assert is_shown(found) == is_claimed, found.message
     assert found.timing is not None, "it may be chance"
 
 
-def test_a_gain_that_may_be_chance_is_not_refused() -> None:
+def test_a_gain_that_may_be_chance_is_not_refused():
     found = measured(1, 0.95, 2.5, scatter=0.3)
     assert without_unshown_gain(found, DEFAULT) is found
 
 
-def test_a_process_that_is_timed_itself_needs_no_other_clock() -> None:
+def test_a_process_that_is_timed_itself_needs_no_other_clock():
     found = dataclasses.replace(measured(1, 0.1, 2.0), observed={})
     default = dataclasses.replace(DEFAULT, observed={})
     assert without_unshown_gain(found, default) is found

@@ -3,22 +3,18 @@
 They were written after what is published of agents and of tuned programs that cheat.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.core.errors import HostModuleError
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Outcome
 from harness.measure.programs import building
 from harness.measure.programs.measurer import ProgramMeasurer
-from harness.measure.programs.sandbox import CommandResult, run_command
-from harness.space import ConstrainedSpace, Space
+from harness.measure.programs.sandbox import run_command
+from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats.interleaved import is_shown
 from tests.helpers.fake_kernels import measure_programs_here
@@ -39,16 +35,13 @@ measure: {{repeats: 4, min_repeats: 4, warmup: 1}}
 """
 GIVEN = Input({"n": 1})
 
-Open = Callable[[str], AbstractContextManager[tuple[ProgramMeasurer, Space]]]
-Measure = Callable[[str], Measurement]
-
 
 @pytest.fixture
-def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+def open_zoo(tmp_path, monkeypatch):
     """Opens a space that runs the programs for real, on a clock that only `spend` moves."""
     clock = tmp_path / "clock"
 
-    def clocked(*words: Any) -> CommandResult:
+    def clocked(*words):
         clock.write_text("")
         result = run_command(*words)
         spent_s = sum(map(float, clock.read_text().split()))
@@ -61,7 +54,7 @@ def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     (tmp_path / "home" / "settings_of_user").touch()
 
     @contextmanager
-    def opened(text: str) -> Iterator[tuple[ProgramMeasurer, Space]]:
+    def opened(text):
         text = text.replace("HOME_FOLDER", str(tmp_path / "home")).replace('CLOCK"', f'{clock}"')
         (tmp_path / "zoo.yaml").write_text(text.replace("TEMP_FOLDER", str(tmp_path)))
         spec = load_spec(tmp_path / "zoo.yaml")
@@ -71,12 +64,12 @@ def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     return opened
 
 
-def measure_in(measurer: ProgramMeasurer, space: Space) -> Measure:
+def measure_in(measurer, space):
     """Return what measures one program of the zoo."""
     return lambda who: measurer.measure(space, GIVEN, Config({"WHO": who}), None)
 
 
-def beside_default(measurer: ProgramMeasurer, space: Space, who: str) -> list[Measurement]:
+def beside_default(measurer, space, who):
     both = [Config({"WHO": who}), space.default]
     return measurer.measure_interleaved(space, GIVEN, both, 4, (2, 3))
 
@@ -115,12 +108,12 @@ HONEST = {
 """Programs that do all their work, and how much faster than the default they do it."""
 
 
-def test_every_program_of_the_zoo_is_tried() -> None:
+def test_every_program_of_the_zoo_is_tried():
     others = {"two_times", "replaces_programs", *AT_HOME}
     assert {*REFUSED, *MADE_UP, *REMEMBERED, *HONEST} | others == set(NAMES)
 
 
-def test_cheats_are_refused_with_their_reasons(open_zoo: Open) -> None:
+def test_cheats_are_refused_with_their_reasons(open_zoo):
     with open_zoo(SPACE) as opened:
         measure = measure_in(*opened)
         for who, reason in REFUSED.items():
@@ -130,7 +123,7 @@ def test_cheats_are_refused_with_their_reasons(open_zoo: Open) -> None:
         assert measure("two_times").outcome is Outcome.LAUNCH_FAILED
 
 
-def test_made_up_times_are_no_claim_beside_the_default(open_zoo: Open) -> None:
+def test_made_up_times_are_no_claim_beside_the_default(open_zoo):
     with open_zoo(SPACE) as opened:
         for who, end in MADE_UP.items():
             found, default = beside_default(*opened, who)
@@ -139,7 +132,7 @@ def test_made_up_times_are_no_claim_beside_the_default(open_zoo: Open) -> None:
 
 
 @pytest.mark.parametrize("who", REMEMBERED)
-def test_a_seed_finds_what_a_program_remembers(open_zoo: Open, who: str) -> None:
+def test_a_seed_finds_what_a_program_remembers(open_zoo, who):
     text = SPACE.replace('.sh"]', '.sh", "{seed}"]').replace(
         "inputs:", f"verify: {{against: {{host: {ZOO}/check.py}}}}\ninputs:"
     )
@@ -152,7 +145,7 @@ def test_a_seed_finds_what_a_program_remembers(open_zoo: Open, who: str) -> None
     assert "third 0.333333333` is not there" in found.message
 
 
-def test_honest_programs_are_as_fast_as_they_say(open_zoo: Open) -> None:
+def test_honest_programs_are_as_fast_as_they_say(open_zoo):
     with open_zoo(SPACE) as opened:
         measure = measure_in(*opened)
         default = measure("honest")
@@ -164,7 +157,7 @@ def test_honest_programs_are_as_fast_as_they_say(open_zoo: Open) -> None:
             assert is_shown(interleaved), interleaved.message
 
 
-def test_a_program_finds_no_reference_and_no_other_program_to_replace(open_zoo: Open) -> None:
+def test_a_program_finds_no_reference_and_no_other_program_to_replace(open_zoo):
     with open_zoo(SPACE) as opened:
         measure_in(*opened)("replaces_reference")
         found, default = beside_default(*opened, "replaces_programs")
@@ -173,8 +166,8 @@ def test_a_program_finds_no_reference_and_no_other_program_to_replace(open_zoo: 
 
 
 def test_program_finds_nothing_at_home_that_an_earlier_run_has_left(
-    open_zoo: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    open_zoo, tmp_path, monkeypatch
+):
     home = tmp_path / "home"
     monkeypatch.setenv("HOME", str(home))
     text = SPACE.replace("default: honest", "default: cheating_default")
@@ -187,7 +180,7 @@ def test_program_finds_nothing_at_home_that_an_earlier_run_has_left(
     assert [path.name for path in home.iterdir()] == ["settings_of_user"]
 
 
-def test_default_without_its_home_folder(open_zoo: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_without_its_home_folder(open_zoo, monkeypatch):
     monkeypatch.setenv("HOME", "/home/user")
     text = SPACE.replace("default: honest", "default: honest_home")
     with (
@@ -197,7 +190,7 @@ def test_default_without_its_home_folder(open_zoo: Open, monkeypatch: pytest.Mon
         measure_in(*opened)("honest")
 
 
-def test_home_folder_is_of_desktops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_folder_is_of_desktops(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/home/user/.cache")
     found = building.home_variables(tmp_path)
