@@ -81,7 +81,7 @@ def open_on(
     return open_fleet(spec or faults(), FleetRequest(address, (), 9, False, driver, say))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def remote(scheduler):
     with open_on(scheduler) as fleet:
         (measurer,) = fleet.measurers.values()
