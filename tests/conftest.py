@@ -1,28 +1,22 @@
 """Tests leave no trace outside their temporary folders."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
-from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
-import sqlalchemy
 
 from harness.core.cache import Cache, content_key
-from harness.measure.devices import Backend, choose_one
+from harness.measure.devices import choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.results import database as engines
-from harness.results.view import Results
 from harness.space_file import load_spec
 from tests.helpers.cpu_times import CpuTimes
-from tests.helpers.fake_kernels import OpenFake, measure_kernels_here, opening_fakes, write_fake
+from tests.helpers.fake_kernels import measure_kernels_here, opening_fakes, write_fake
 from tests.helpers.forked_commands import forked_commands
-from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
+from tests.helpers.postgres_server import ADVICE, programs, running_server
 from tests.helpers.replays import SIZED, FormulaMeasurer, results_of, sized_s
 from tests.helpers.small_pocl import link_pocl
 from tests.helpers.stub_driver import _loaded_stub, nvidia, package, stub, stub_of_module
@@ -32,19 +26,17 @@ pytest.register_assert_rewrite("harness.testing")
 
 __all__ = ["_loaded_stub", "nvidia", "nvml", "package", "stub", "stub_of_module"]
 
-T = TypeVar("T")
-
 _BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # PyOpenCL adds them to every build
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """Print the tests that took the most CPU, as many as the environment asks for."""
     if "DEAREST_TESTS" in os.environ:
         config.pluginmanager.register(CpuTimes(int(os.environ["DEAREST_TESTS"])))
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection():
     """Collect no garbage while tests are collected, never look at all these objects again, and
     look at others seldom, as commands do."""
     gc.disable()
@@ -57,7 +49,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(tmp_path_factory):
     """Cache the builds of tests in their own folder, which worker processes inherit."""
     with pytest.MonkeyPatch.context() as patch:
         cache = tmp_path_factory.mktemp("cache")
@@ -75,7 +67,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(tmp_path, monkeypatch):
     """A cache that no other test fills."""
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
 
@@ -85,24 +77,24 @@ _PEAK = {"bytes": 1e15, "flops": 1e18}
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_peak_is_measured() -> Iterator[None]:
+def _no_peak_is_measured():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("harness.measure.kernels.measurer.measure_peak", lambda *_: _PEAK)
         yield
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _ctrl_c_ends() -> None:
+def _ctrl_c_ends():
     """Take SIGINT as commands of a terminal do: a shell's jobs in the background ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_wait_for_the_disk() -> Iterator[None]:
+def _no_wait_for_the_disk():
     """Commit without waiting for the disk, which takes milliseconds."""
     set_up_writer = engines._set_up_writer
 
-    def without_waiting(connection: Any, record: object) -> None:
+    def without_waiting(connection, record):
         set_up_writer(connection, record)
         connection.execute("PRAGMA synchronous=OFF")
 
@@ -113,15 +105,15 @@ def _no_wait_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _each_statement_compiled_once() -> Iterator[None]:
+def _each_statement_compiled_once():
     """Share compiled SQL between the databases of tests.
 
     Tests open thousands of small ones, and each engine would compile all statements again.
     """
     create_engine = engines.create_engine
-    first: dict[str, sqlalchemy.Engine] = {}
+    first = {}
 
-    def sharing(url: sqlalchemy.URL, **options: Any) -> sqlalchemy.Engine:
+    def sharing(url, **options):
         engine = create_engine(url, **options)
         if engine.dialect.name != "sqlite":  # a server's depends on what the server is
             return engine
@@ -136,13 +128,13 @@ def _each_statement_compiled_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def sized(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def sized(tmp_path_factory):
     """Results of SIZED."""
     return results_of(tmp_path_factory.mktemp("sized"), SIZED, FormulaMeasurer(sized_s))
 
 
 @pytest.fixture(scope="session")
-def can_start_postgres() -> None:
+def can_start_postgres():
     """Skip tests where no PostgreSQL server can be started."""
     missing = "psycopg is not installed: pip install 'psycopg[binary]>=3.2'"
     pytest.importorskip("psycopg", reason=missing)
@@ -151,14 +143,14 @@ def can_start_postgres() -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(can_start_postgres: None) -> Iterator[Server]:
+def postgres_server(can_start_postgres):
     """A PostgreSQL server of this process."""
     with running_server() as server:
         yield server
 
 
 @pytest.fixture
-def postgres(postgres_server: Server) -> Iterator[str]:
+def postgres(postgres_server):
     """The URL of an empty database on a PostgreSQL server."""
     url = postgres_server.make_database()
     yield url
@@ -166,23 +158,22 @@ def postgres(postgres_server: Server) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database(request, tmp_path):
     """The name of a database that is not there yet, of each kind."""
     if request.param == "sqlite":
         return str(tmp_path / "results.db")
-    url: str = request.getfixturevalue("postgres")
-    return url
+    return request.getfixturevalue("postgres")
 
 
 @pytest.fixture
-def opencl(kernels_here: None) -> Backend:
+def opencl(kernels_here):
     """Choose PoCL, which builds and runs in this process."""
     pytest.importorskip("pyopencl")
     return choose_one("opencl")
 
 
 @pytest.fixture(scope="module")
-def module_opencl() -> Iterator[Backend]:
+def module_opencl():
     """Choose PoCL in this process, for a module that keeps one measurer."""
     pytest.importorskip("pyopencl")
     with pytest.MonkeyPatch.context() as patch:
@@ -191,7 +182,7 @@ def module_opencl() -> Iterator[Backend]:
 
 
 @pytest.fixture(scope="session")
-def opencl_of_commands() -> None:
+def opencl_of_commands():
     """Put PoCL's peak into the cache, where commands that are processes of their own find it."""
     pytest.importorskip("pyopencl")
     with pytest.MonkeyPatch.context() as patch:
@@ -203,27 +194,27 @@ def opencl_of_commands() -> None:
 
 
 @pytest.fixture(scope="session")
-def forked_harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def forked_harness(tmp_path_factory):
     """The shell's words for `harness`, where a command need not load its libraries."""
     with forked_commands(tmp_path_factory.mktemp("commands") / "socket") as words:
         yield words
 
 
 @pytest.fixture
-def fake(tmp_path: Path) -> Iterator[OpenFake]:
+def fake(tmp_path):
     """Opens measurers of fake devices with these traits, which have processes of their own."""
     with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
         yield opened
 
 
 @pytest.fixture
-def kernels_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def kernels_here(monkeypatch):
     """Build and run kernels in this process, which takes no time to start."""
     measure_kernels_here(monkeypatch)
 
 
 @pytest.fixture
-def fake_here(tmp_path: Path, kernels_here: None) -> Iterator[OpenFake]:
+def fake_here(tmp_path, kernels_here):
     """Opens measurers of fake devices with these traits, which this process builds and runs for."""
     with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
         yield opened

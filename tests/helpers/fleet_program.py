@@ -1,10 +1,6 @@
 """A program whose build, run and check have files of their own."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.planted import write_files
 
 SPACE = """\
@@ -44,7 +40,7 @@ def check(run):
 """
 
 
-def write_program(folder: Path, space: str = SPACE) -> Spec:
+def write_program(folder, space=SPACE):
     """Write the program's files; return its space."""
     files = {
         "spaces/space.yaml": space,
