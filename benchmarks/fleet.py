@@ -80,7 +80,7 @@ class SleepingMeasurer:
 
     def __init__(self, uuid: str) -> None:
         made = ("cuda", "simulated", "none", "none", "simulated compiler", COLD)
-        self.environment = Environment(*made, {DEVICE_UUID: uuid})
+        self.environment = Environment(*made, notes={DEVICE_UUID: uuid})
         self._builders = ThreadPoolExecutor(BUILDERS)
         self._builds: dict[Config, Future[None]] = {}
 

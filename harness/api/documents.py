@@ -194,6 +194,7 @@ class ResultsDocument(JsonDocument):
     driver: str = value_of("campaign.environment.driver")
     compiler: str = value_of("campaign.environment.compiler")
     cache: str = value_of("campaign.environment.cache")
+    timer: str = value_of("campaign.environment.timer")
     program_sha256: str = value_of("campaign.key.program_sha256")
     campaign: int = value_of("campaign.key.campaign")
     statistic: str = value_of("campaign.statistic")
@@ -325,7 +326,8 @@ class SpaceDocument(JsonDocument):
     """A valid space; `legal` is the number of legal configurations by input, null where it is too
     large to count; of more than 100 inputs, only the first and those with the least and the
     greatest value of a feature are counted. `why_host_failed` and, with --run and of a program,
-    `why_run_failed` are empty where the host module and the default work, or were not run."""
+    `why_run_failed` are empty where the host module and the default work, or were not run;
+    `why_not_run` says why the default was not run, or not on all inputs, though --run is there."""
 
     name: str = value_of("spec.name")
     path: Text = value_of("spec.path")
@@ -336,16 +338,18 @@ class SpaceDocument(JsonDocument):
     targets: list[TargetDocument] = value_of("documents")
     why_host_failed: str
     why_run_failed: str
+    why_not_run: str
 
     @property
     def is_ok(self) -> bool:
-        """Whether the default, and the host module, worked in all that was tried."""
+        """Whether the default, and the host module, worked in all that was asked for."""
         is_built = all(target.is_default_ok for target in self.targets)
-        return is_built and not self.why_host_failed and not self.why_run_failed
+        return is_built and not (self.why_host_failed or self.why_run_failed or self.why_not_run)
 
     def __str__(self) -> str:
         targets = [f"{t.target}: {t.why_failed}" for t in self.targets if not t.is_default_ok]
-        whys = filter(None, [*targets, self.why_host_failed, self.why_run_failed])
+        reasons = [*targets, self.why_host_failed, self.why_run_failed, self.why_not_run]
+        whys = filter(None, reasons)
         return "\n".join([f"{self.name}: {'OK' if self.is_ok else 'FAILED'}", *whys])
 
 
@@ -390,6 +394,7 @@ class ComparedDocument(JsonDocument):
     kernel: str
     device: str = value_of("environment.device")
     cache: str = value_of("environment.cache")
+    timer: str = value_of("environment.timer")
     input: JsonConfig = value_of("problem")
     of: str = value_of("subject")
     verdict: str

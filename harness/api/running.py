@@ -10,11 +10,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from harness.analysis.inputs import InputReport
 from harness.api.request import TuneRequest
-from harness.core.errors import DatabaseBusy, UsageError
+from harness.core.errors import UsageError
+from harness.core.locks import patiently
 from harness.core.records import Config, Environment
 from harness.core.text import first_few
 from harness.display.progress import ProgressDisplay
@@ -33,12 +34,7 @@ if TYPE_CHECKING:
     from harness.report.findings import Findings
     from harness.results.view import Results
 
-
-T = TypeVar("T")
-
 _PARALLEL_BUILDS = 4
-
-_AGAIN_S = 1.0  # between two attempts to write
 
 
 @dataclass(frozen=True)
@@ -91,13 +87,17 @@ def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tu
     """Open the devices and the database of a campaign, plan it, and say from what it starts.
 
     Raises UsageError for a seed or a recording that cannot be used, BackendUnavailable, and
-    DatabaseBusy where another process writes the database.
+    DeviceBusy or DatabaseBusy where another process measures on the device, or writes the
+    database, for longer than the request waits.
     """
     with ExitStack() as opened:
         # The device first: where it cannot be opened, no database is left behind.
         lines: list[str] = []
+        wait_s = request.options.wait
         if request.replay is None:
-            pool, line = _open_devices(request, opened, display.say)
+            pool, line = patiently(
+                lambda: _open_devices(request, opened, display.say), wait_s, display.say
+            )
             lines.append(line)
         else:
             pool = DevicePool({"": request.replay})
@@ -109,7 +109,7 @@ def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tu
             display.note(line)
         engine = patiently(
             lambda: opened.enter_context(writing(request.database, display.say)),
-            request.options.wait,
+            wait_s,
             display.say,
         )
         store = opened.enter_context(Store(engine))
@@ -143,6 +143,9 @@ def _make_plan(
     number = patiently(
         partial(store.choose_campaign, spec, environment, options.fresh), options.wait, display.say
     )
+    earlier = store.earlier_environment(spec, environment)
+    if earlier is not None and not options.fresh:
+        display.note(f"note: {_other_environment(earlier, environment)}")
     stop_at = None
     if options.max_time_s is not None:  # counted from here: devices take a while to open
         stop_at = time.monotonic() + options.max_time_s
@@ -170,6 +173,22 @@ def _make_plan(
         other_devices=Path(DATABASE) in options.warm_start,
         arguments=options.command,
         recording=request.recording,
+    )
+
+
+def _other_environment(earlier: Environment, now: Environment) -> str:
+    """Say that a campaign does not go on, since its environment is another one."""
+    changes = []
+    for name, value in now.compared.items():
+        was = earlier.compared[name]
+        if was != value:
+            changes.append(f"{name} {value}, not {was}")
+    advice = ""
+    if earlier.device != now.device:
+        advice = "; --device names the other device"
+    return (
+        f"this program was tuned before, in another environment: it is now {', '.join(changes)}. "
+        f"Times of two environments are never compared, so this is a new campaign{advice}"
     )
 
 
@@ -263,23 +282,3 @@ def _open_devices(
     shared = pool.describe() if pool.is_shared else ""
     line = f"backend {environment.backend}: {environment}"
     return pool, "; ".join(filter(None, [line, why, shared]))
-
-
-def patiently(call: Callable[[], T], wait_s: float, say: Callable[[str], None]) -> T:
-    """Call again and again while another process writes, for so many seconds; say so once.
-
-    Raises DatabaseBusy where the other one writes for longer.
-    """
-    end_s = time.monotonic() + wait_s
-    is_said = False
-    while True:
-        try:
-            return call()
-        except DatabaseBusy as busy:
-            left_s = end_s - time.monotonic()
-            if left_s <= 0:
-                raise
-            if not is_said:
-                say(f"{busy.fact}; waiting for it for up to {wait_s:g} s (Ctrl-C ends this)")
-            is_said = True
-        time.sleep(min(_AGAIN_S, left_s))

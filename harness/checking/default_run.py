@@ -44,7 +44,8 @@ class _InputRun:
 @dataclass(frozen=True)
 class DefaultRun:
     """How the default ended on inputs, and where; or why it was not run, or not on all of them.
-    `unseen` has the runs on inputs that the space does not list, of which so many were `wanted`."""
+    `unseen` has the runs on inputs that the space does not list, of which so many were `wanted`;
+    `warnings` are about the device."""
 
     spec: Spec
     environment: str = ""
@@ -52,6 +53,7 @@ class DefaultRun:
     why_not_run: str = ""
     unseen: Sequence[_InputRun] = ()
     wanted: int = 0
+    warnings: Sequence[str] = ()
 
     @property
     def failures(self) -> Sequence[Failure]:
@@ -65,9 +67,8 @@ class DefaultRun:
 
     @property
     def why_failed(self) -> str:
-        """Why it does not work; empty where it does."""
-        has_failed = self.failures or self.why_not_run or self.fails_unseen
-        return "\n".join(self.lines()) if has_failed else ""
+        """Why it does not work; empty where it does, or was not run."""
+        return "\n".join(self.lines()) if self.failures or self.fails_unseen else ""
 
     def lines(self) -> Iterator[str]:
         """Describe how it ended; a reason that repeats itself is given once."""
@@ -90,6 +91,8 @@ class DefaultRun:
             yield f"default not run: {self.why_not_run}"
             return
         yield f"default on {self.environment}:"
+        for text in self.warnings:
+            yield f"  warning: {text}"
         failed: dict[Failure, list[Input]] = {}
         for run in self.runs:
             if run.failure is not None:
@@ -134,12 +137,13 @@ def run_default(
     runs, others = list[_InputRun](), list[_InputRun]()
     with closing(measurer):
         environment, fitted = str(measurer.environment), fitted_to(spec, measurer)
+        warnings = tuple(measurer.notices)
         try:
             runs += (_run(_space(fitted, measurer, p), measurer, p) for p in inputs)
             others += _runs_unseen(fitted, measurer, unseen, random.Random(seed))
         except BackendUnavailable as error:
-            return DefaultRun(spec, environment, runs, str(error), others, unseen)
-    return DefaultRun(spec, environment, runs, "", others, unseen)
+            return DefaultRun(spec, environment, runs, str(error), others, unseen, warnings)
+    return DefaultRun(spec, environment, runs, "", others, unseen, warnings)
 
 
 def _space(spec: Spec, measurer: Measurer, problem: Input) -> ConstrainedSpace:

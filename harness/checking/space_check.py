@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from harness.checking.default_run import DefaultRun, run_default
@@ -20,13 +21,22 @@ from harness.checking.inspection import (
     SpaceSize,
 )
 from harness.checking.targets import CompileTarget, checked_spaces
-from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
+from harness.core.errors import (
+    BackendUnavailable,
+    DeviceBusy,
+    HostModuleError,
+    LaunchFailed,
+    UsageError,
+)
+from harness.core.locks import patiently
 from harness.core.machine import usable_cores
 from harness.core.program import Launch, Program, Read
 from harness.display.progress import ProgressDisplay
-from harness.display.text import make_console
+from harness.display.text import make_console, print_line
 from harness.measure.builds.queue import BuildQueue
+from harness.measure.choose import require_free
 from harness.measure.kernels.data import KernelData, make_kernel_data
+from harness.measure.python.backend import require_framework
 from harness.measure.trial.host_module import TrackedConfig
 from harness.options.check import CheckOptions
 from harness.space_file import Spec
@@ -65,9 +75,15 @@ class SpaceCheck:
         """Why the default does not work; empty where it does, or was not run."""
         return self.run.why_failed if self.run else ""
 
-    def passes(self, is_strict: bool) -> bool:
-        """Whether all that was tried works."""
-        return self.builds(is_strict) and not self.why_host_failed and not self.why_run_failed
+    @property
+    def why_not_run(self) -> str:
+        """Why the default was not run, or not on all inputs, though it should have been."""
+        return self.run.why_not_run if self.run else ""
+
+    def fails(self, is_strict: bool) -> bool:
+        """Whether something does not work."""
+        works = self.builds(is_strict) and not self.why_host_failed and not self.why_run_failed
+        return not works
 
     @property
     def size(self) -> SpaceSize:
@@ -93,10 +109,13 @@ class SpaceCheck:
 def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[SpaceCheck]:
     """Check each space. All defaults are being built before the first one is waited for.
 
-    Raises UsageError where the options do not fit a space, and BackendUnavailable.
+    Raises UsageError where the options do not fit a space, BackendUnavailable, and DeviceBusy where
+    another process measures on the device.
     """
     _refuse_mismatched(specs, options)
     with ExitStack() as stack:
+        if options.run:  # before minutes of compilation
+            _wait_for_devices(specs, options)
         needs_target = not options.no_compile and any(_is_compiled(spec) for spec in specs)
         targets = _targets(options) if needs_target else []
         if options.names_target:
@@ -116,6 +135,18 @@ def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[Space
         ]
         for spec, (inspections, why_unbuilt) in zip(specs, started, strict=True):
             yield _checked(spec, inspections, why_unbuilt, targets, options)
+
+
+def _wait_for_devices(specs: Sequence[Spec], options: CheckOptions) -> None:
+    """Wait for another process that measures on a device; raises DeviceBusy."""
+    for spec in specs:
+        free = partial(require_free, spec, options.backend or "auto", options.device)
+        try:
+            patiently(free, options.wait, partial(print_line, make_console(stderr=True)))
+        except DeviceBusy:
+            raise
+        except BackendUnavailable:
+            continue  # run_default says so
 
 
 def _is_compiled(spec: Spec) -> bool:
@@ -157,7 +188,8 @@ def _checked(
     for inspection in inspections:
         with ProgressDisplay(make_console(stderr=True), not options.others) as display:
             inspection.finish(display)
-    if not is_program and not options.no_compile:
+    why_not_run = _missing_framework(spec)
+    if not is_program and not options.no_compile and not why_not_run:
         kernels = [i for i in inspections if isinstance(i, KernelInspection)]
         try:
             host = describe_host(spec, kernels)
@@ -166,7 +198,9 @@ def _checked(
     tries_program = is_program and options.compile is None and not options.no_compile
     is_built = not why_unbuilt and all(target.passes(is_strict=False) for target in inspections)
     run = None
-    if options.run or (tries_program and is_built):
+    if why_not_run and not options.no_compile:
+        run = DefaultRun(spec, why_not_run=why_not_run)
+    elif options.run or (tries_program and is_built):
         inputs = spec.inputs if options.run else [min(spec.inputs, key=size_of_input)]
         backend, unseen = options.backend or "auto", options.unseen or 0
         run = run_default(spec, backend, options.device, inputs, unseen, options.seed)
@@ -187,6 +221,15 @@ def _checked(
         why_host_failed=why_host_failed,
         run=run,
     )
+
+
+def _missing_framework(spec: Spec) -> str:
+    """Say what to install for a Python callable; empty where nothing is missing."""
+    try:
+        require_framework(spec)
+    except BackendUnavailable as error:
+        return str(error)
+    return ""
 
 
 # ----------------------------------------------------------------------------------- the space

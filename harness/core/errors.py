@@ -7,10 +7,10 @@ HarnessError
     HostModuleError         a host module that is missing, broken or incomplete
         DataDoesNotFit      data of an input for which the device has no memory
     BackendUnavailable      a device, driver or compiler that is not there
-        DeviceBusy          another process measures on it
+        DeviceBusy          another process measures on it; a Busy
     RecordingError          recorded measurements that cannot be read
     ResultsError            a results database that cannot be used
-        DatabaseBusy        another process holds it
+        DatabaseBusy        another process holds it; a Busy
     BuildFailed             of one configuration: becomes an outcome, never ends a run
     LaunchFailed            the same
         HostTooSlow         the host's work is in a time: measure again
@@ -68,7 +68,19 @@ class BackendUnavailable(HarnessError):
     """A backend cannot run here; the message names what is missing and what to install."""
 
 
-class DeviceBusy(BackendUnavailable):
+class Busy(HarnessError):
+    """Another process is at work on the same; `fact` leaves out what to do."""
+
+    def __init__(self, fact: str, advice: str) -> None:
+        super().__init__(fact, advice)
+        self.fact = fact
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.fact}. {self.advice}"
+
+
+class DeviceBusy(BackendUnavailable, Busy):
     """Another process measures on the same device."""
 
 
@@ -80,12 +92,8 @@ class ResultsError(HarnessError):
     """A results database cannot be opened, read or written."""
 
 
-class DatabaseBusy(ResultsError):
-    """Another process is writing to the same results database; `fact` leaves out what to do."""
-
-    def __init__(self, fact: str, advice: str) -> None:
-        super().__init__(f"{fact}. {advice}")
-        self.fact = fact
+class DatabaseBusy(ResultsError, Busy):
+    """Another process is writing to the same results database."""
 
 
 class BuildFailed(HarnessError):

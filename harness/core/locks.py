@@ -1,13 +1,24 @@
-"""Lock a file for one process at a time; the system frees the lock when the process dies."""
+"""Lock a file for one process at a time, and wait for another process.
+
+The system frees a lock when its process dies.
+"""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from filelock import FileLock, Timeout
+
+from harness.core.errors import Busy
+
+T = TypeVar("T")
+
+_AGAIN_S = 1.0  # between two attempts
 
 _TRIES = 20  # of making a file that other processes delete
 
@@ -47,3 +58,23 @@ def _acquired(path: Path) -> FileLock:
                 raise FileHeld from None
     # Some file systems report that no file can be made as if the lock were held.
     raise OSError(errno.EACCES, "no file can be made in its folder")
+
+
+def patiently(call: Callable[[], T], wait_s: float, say: Callable[[str], None]) -> T:
+    """Call again and again while another process is at work, for so many seconds; say so once.
+
+    Raises DeviceBusy or DatabaseBusy where the other one works for longer.
+    """
+    end_s = time.monotonic() + wait_s
+    is_said = False
+    while True:
+        try:
+            return call()
+        except Busy as busy:
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                raise
+            if not is_said:
+                say(f"{busy.fact}; waiting for it for up to {wait_s:g} s (Ctrl-C ends this)")
+            is_said = True
+        time.sleep(min(_AGAIN_S, left_s))

@@ -352,6 +352,9 @@ LIMIT_NAMES = (
 WARM, COLD = "warm", "cold"
 """What the device's caches hold when a sample begins: what the run before left, or none of it."""
 
+DEVICE_TIMER, HOST_TIMER = "device", "host"
+"""Whose clock times launches: the device's, or the host's where the device's cannot be right."""
+
 _OF_KERNELS = ("cuda", "opencl", "python")
 
 DEVICE_UUID = "device_uuid"
@@ -365,8 +368,8 @@ OTHER_PROCESSES = "other_processes"
 class Environment:
     """The environment of a measurement; times from different environments are never compared.
 
-    `cache` is WARM or COLD; only kernels can be measured cold. `notes` describe the machine but do
-    not separate measurements.
+    `cache` is WARM or COLD; only kernels can be measured cold. `timer` is DEVICE_TIMER or
+    HOST_TIMER. `notes` describe the machine but do not separate measurements.
     """
 
     backend: str
@@ -375,6 +378,7 @@ class Environment:
     driver: str
     compiler: str
     cache: str = WARM
+    timer: str = DEVICE_TIMER
     notes: Mapping[str, str] = field(default_factory=dict, compare=False, hash=False)
 
     @property
@@ -394,7 +398,8 @@ class Environment:
 
     def __str__(self) -> str:
         caches = f", {self.caches}" if self.caches else ""
-        return f"{self.device} ({self.platform}, driver {self.driver}{caches})"
+        timer = ", timed by the host's clock" if self.timer == HOST_TIMER else ""
+        return f"{self.device} ({self.platform}, driver {self.driver}{caches}{timer})"
 
 
 ENVIRONMENT_FIELDS = tuple(field.name for field in fields(Environment) if field.compare)

@@ -193,8 +193,8 @@ class Agent:
                 if user.driver != self.driver:
                     raise DeviceBusy(
                         f"another campaign measures on {device.model} of {device.host_name}, that "
-                        f"of {user.driver}. Wait until it ends, or name another device with "
-                        "--device"
+                        f"of {user.driver}",
+                        "Wait until it ends (--wait SECONDS), or name another device with --device",
                     )
                 user.end()
             self.in_use.add(uuid)

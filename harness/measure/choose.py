@@ -15,6 +15,7 @@ from harness.measure.cuda.gpus import NVCC, NVRTC, require_cooperative, why_unus
 from harness.measure.devices import Backend, choose_devices, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.measurer import Measurer
+from harness.measure.process.locks import locked
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.python.backend import python_backend
 from harness.measure.python.measurer import CallableMeasurer
@@ -49,10 +50,7 @@ def open_measurer(
             )
         started = owner if isinstance(owner, ProgramMeasurer) else None
         return ProgramMeasurer(spec, started), "the space tunes a program"
-    if _runs_callable(spec, requested):
-        backend = with_cache(spec, python_backend(spec, requested, devices))
-    else:
-        backend = _fitting(spec, choose_one(requested, devices))
+    backend = _requested(spec, requested, devices)
     shared = owner if isinstance(owner, KernelMeasurer) else None
     if shared is None:
         backend = with_cuda_compiler(spec, backend)
@@ -61,6 +59,24 @@ def open_measurer(
         backend = dataclasses.replace(backend, cuda_compiler=shared.cuda_compiler)
     kind = KernelMeasurer if spec.framework is None else CallableMeasurer
     return kind(spec, backend, shared), backend.why
+
+
+def require_free(spec: Spec, requested: str, devices: Sequence[str]) -> None:
+    """Raise DeviceBusy where another process measures on the device that `open_measurer` would
+    open, UsageError and BackendUnavailable as it does."""
+    if _runs_program(spec, requested):
+        return
+    device = _requested(spec, requested, devices).device
+    if device is not None:
+        with locked(device.identity, str(device)):
+            pass
+
+
+def _requested(spec: Spec, requested: str, devices: Sequence[str]) -> Backend:
+    """Return the backend that is requested for kernels, as the space wants it."""
+    if _runs_callable(spec, requested):
+        return with_cache(spec, python_backend(spec, requested, devices))
+    return _fitting(spec, choose_one(requested, devices))
 
 
 def _require_alike(spec: Spec, backend: Backend, shared: KernelMeasurer) -> None:

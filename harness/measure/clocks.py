@@ -30,11 +30,12 @@ import random
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
+from harness.core.text import format_time
 
 ENOUGH_TICKS = 100
 MOST_RUNS = 1000
@@ -98,6 +99,41 @@ def delay_randomly(tick_s: float) -> None:
     until_s = time.perf_counter() + _random.random() * tick_s
     while time.perf_counter() < until_s:
         pass
+
+
+_MOST_FASTER = 10
+_LAUNCHING_S = 1e-3
+"""A right clock says of a work at least a tenth of what the host's clock says around it, and what a
+launch takes, which is some microseconds, or a millisecond where the host has other work as well.
+Of several such works, the least of the host's times counts."""
+
+_MOST_SLOWER = 1.1
+
+COMPARED = 5
+"""The works by which a device's clock is compared with the host's."""
+
+
+def shows_clock(timed_s: Sequence[tuple[float, float]]) -> bool:
+    """Say whether works show if a device's clock is right: where it says enough of one of them, or
+    where the host's clock says so much of all that it must have."""
+    shortest_s = min(host for _, host in timed_s)
+    longest_s = max(device for device, _ in timed_s)
+    return _MOST_FASTER * longest_s >= shortest_s or shortest_s > _LAUNCHING_S
+
+
+def why_wrong(timed_s: Sequence[tuple[float, float]], launches: int = 1) -> str:
+    """Say why a device's clock cannot be right, by the times that it and the host's clock say of
+    the same works, each of so many launches; empty where it may be right."""
+    device_s = [device for device, _ in timed_s]
+    host_s = [host for _, host in timed_s]
+    shortest_s = min(host_s)
+    if _MOST_FASTER * max(device_s) + launches * _LAUNCHING_S < shortest_s:
+        said = f"at most {format_time(max(device_s))}"
+        return f"says {said} for work that takes {format_time(shortest_s)} or more"
+    if min(device_s) > _MOST_SLOWER * max(host_s):
+        said = f"at least {format_time(min(device_s))}"
+        return f"says {said} for work that takes at most {format_time(max(host_s))}"
+    return ""
 
 
 GPU_WARMUP_S = 0.025

@@ -6,6 +6,7 @@ Both live in worker processes, so that neither a hang nor a crash reaches the ma
 from __future__ import annotations
 
 import contextlib
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.errors import LaunchFailed, OutOfDeviceMemory
+from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Binary, Contents, Fill, Launch, Program
 from harness.core.records import COLD, DeviceLimits, Environment
 from harness.measure.bound import (
@@ -28,9 +29,19 @@ from harness.measure.bound import (
     zone_bytes,
     zone_content,
 )
-from harness.measure.clocks import MOST_WORK, ClockWatch, find_tick
+from harness.measure.clocks import (
+    COMPARED,
+    MOST_WORK,
+    ClockWatch,
+    find_tick,
+    shows_clock,
+    why_wrong,
+)
 
 _FILLED_BYTES = 1 << 18  # at most, to see the clock's tick
+_COMPARED_BYTES = (1 << 20, 1 << 22, 1 << 24, 1 << 26)
+"""The fills by which a device's clock is compared with the host's: up to the first that shows
+whether it is right. A fast GPU takes too little time for all of them; then launches show it."""
 
 
 class Compiler(Protocol):
@@ -63,6 +74,8 @@ class Device(ABC):
         self.healthy = True
         self.overran = False
         self.watch = ClockWatch()  # how warm the device is, and the clocks that it had
+        self.notices: list[str] = []  # what the user should know of the device
+        self._timed_s: list[tuple[float, float]] = []  # of the first launches with these arguments
         self._error = error
         self._channel = channel
         self._cache = cache
@@ -178,6 +191,61 @@ class Device(ABC):
             finally:
                 self._free(memory)
 
+    def check_clock(self) -> None:
+        """Compare the device's clock with the host's around the same fills of memory.
+
+        Where it cannot be right, a backend takes the host's clock, or raises BackendUnavailable.
+        """
+        for size_bytes in _COMPARED_BYTES:
+            try:
+                with self._errors("comparing the device's clock with the host's"):
+                    timed_s = self._timed_fills(size_bytes)
+            except OutOfDeviceMemory:
+                return
+            if shows_clock(timed_s):
+                break
+        why = why_wrong(timed_s)
+        if why:
+            self._time_by_host(f"the device's clock {why}")
+
+    def _timed_fills(self, size_bytes: int) -> list[tuple[float, float]]:
+        """Fill memory several times; return the seconds that the device's and the host's clock
+        say."""
+        timed_s: list[tuple[float, float]] = []
+        memory = self._allocated(size_bytes)
+        try:
+            self._timed_fill(memory, size_bytes)  # the first one may allocate
+            while len(timed_s) < COMPARED:
+                begin_s = time.perf_counter()
+                device_s = self._timed_fill(memory, size_bytes)
+                timed_s.append((device_s, time.perf_counter() - begin_s))
+        finally:
+            self._free(memory)
+        return timed_s
+
+    def _time_by_host(self, why: str) -> None:
+        """Take the host's clock from now on, or raise BackendUnavailable."""
+        raise BackendUnavailable(f"{why}, so that it cannot be right. Update the device's driver")
+
+    @property
+    def _compares_clocks(self) -> bool:
+        """Whether the next launches are among the first with these arguments."""
+        return len(self._timed_s) < COMPARED
+
+    def _compare_clocks(self, device_s: float, begin_s: float, launches: int) -> None:
+        """Compare the device's clock with the host's around launches that began at a moment, as
+        long as few of these arguments are compared; raises BackendUnavailable."""
+        if not self._compares_clocks:
+            return
+        self._timed_s.append((device_s, time.perf_counter() - begin_s))
+        if len(self._timed_s) == COMPARED:
+            why = why_wrong(self._timed_s, launches)
+            if why:
+                raise BackendUnavailable(
+                    f"the device's clock {why}, so that it cannot be right. Update the device's "
+                    "driver, or name another device with --device"
+                )
+
     @property
     def _arguments(self) -> Bound:
         return self._current.arguments
@@ -187,6 +255,7 @@ class Device(ABC):
         memory does not hold all, the others are copied when it is turned to them."""
         self._release_sets()
         self._strays.clear()
+        self._timed_s.clear()
         self._sets = sets
         self.turn_to(0)
         if self._cache == COLD and self._flushed_with is None:

@@ -138,7 +138,7 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
         try:
             devices = gpus.usable_gpus() if interface == "cuda" else opencl.usable_devices()
             if not words:
-                return (backend_of(devices[0], _why_first(requested, devices[0], missing)),)
+                return (backend_of(devices[0], _why_first(requested, devices, missing)),)
         except BackendUnavailable as error:
             missing[interface] = str(error)
             continue
@@ -153,15 +153,21 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
     raise _unavailable(requested, unknown, known, missing)
 
 
-def _why_first(requested: str, device: ListedDevice, missing: Mapping[str, str]) -> str:
+def _why_first(requested: str, devices: Sequence[ListedDevice], missing: Mapping[str, str]) -> str:
     """Return why the first device of an interface is chosen where none is named."""
+    first = devices[0]
     if requested != AUTO:
-        return "it was requested"
-    if not missing:
-        return "CUDA comes first, and a GPU is here"
-    if device.is_gpu:
-        return f"an OpenCL GPU is here, and CUDA is not: {missing['cuda']}"
-    return f"no GPU can be used ({_short(missing['cuda'])})"
+        why = "it was requested"
+    elif not missing:
+        why = "CUDA comes first, and a GPU is here"
+    elif first.is_gpu:
+        why = f"an OpenCL GPU is here, and CUDA is not: {missing['cuda']}"
+    else:
+        why = f"no GPU can be used ({_short(missing['cuda'])})"
+    if isinstance(first, opencl.DeviceName) and len({device.kind for device in devices}) > 1:
+        order = "GPUs come first, then PoCL, then other CPUs"
+        why += f"; device {first.index} is the first of {len(devices)}: {order}"
+    return why
 
 
 def _short(reason: str) -> str:

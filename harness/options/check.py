@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from harness.core.errors import UsageError
 from harness.core.options import BACKENDS, SEED, TEXT, Kind, Options, argument, flag, option
-from harness.options.shared import SPACE, WHERE, device_option, json_flag
+from harness.options.shared import SPACE, WHERE, device_option, json_flag, wait_option
 
 _DEFAULT_COMPILED = 8
 
@@ -28,7 +28,7 @@ space:
   # yaml-language-server: $schema=../space.schema.json
 
 Exit code: 0 on success; 1 if a default or a host module fails, or with --strict any
-configuration; 2 for a fault in a space or in the command.
+configuration; 2 for a fault in a space or in the command, or if a default could not be run.
 """
     interrupted: ClassVar = (
         "; the build cache has what was compiled, and the same command continues from there"
@@ -59,6 +59,7 @@ configuration; 2 for a fault in a space or in the command.
     unseen: int | None = option(Kind.whole(1), "N")
     """with --run: also run the default and 3 drawn configurations on N inputs that the space does
     not list, from the ranges of its features, of odd and prime sizes"""
+    wait: float = wait_option("measures on the device, with --run")
     json: bool = json_flag()
 
     def check(self) -> None:

@@ -56,6 +56,16 @@ def device_option(more: str = "") -> Any:
     )
 
 
+def wait_option(what: str) -> Any:
+    """Make the option that waits for another process."""
+    return option(
+        Kind.number("seconds from 0, up to 10^9", lambda value: 0 <= value <= 10**9),
+        "SECONDS",
+        f"wait for up to so long for another process that {what} (default: end with an error)",
+        default=0.0,
+    )
+
+
 def json_flag() -> Any:
     """Make the option that prints a document for scripts (harness.api.documents)."""
     return flag(

@@ -13,7 +13,15 @@ from harness.core.errors import UsageError
 from harness.core.files import check_output, nearest_file
 from harness.core.options import BACKENDS, PATH, SEED, TEXT, Kind, Options, argument, flag, option
 from harness.core.text import command_line
-from harness.options.shared import PAGE, SECONDS, SPACE, WHERE, device_option, json_flag
+from harness.options.shared import (
+    PAGE,
+    SECONDS,
+    SPACE,
+    WHERE,
+    device_option,
+    json_flag,
+    wait_option,
+)
 
 if TYPE_CHECKING:  # it takes a while to load
     from harness.space_file import Spec
@@ -115,13 +123,7 @@ class CampaignOptions(Options):
     """name of the tuning run (default unnamed)"""
     fresh: bool = flag()
     """ignore all earlier measurements"""
-    wait: float = option(
-        Kind.number("seconds from 0, up to 10^9", lambda value: 0 <= value <= 10**9),
-        "SECONDS",
-        default=0.0,
-    )
-    """wait for up to so long for another process that writes the same kernel's results; then
-    continue from them (default: end with an error)"""
+    wait: float = wait_option("measures on the device, or writes the same kernel's results")
     report: Path | None = option(PAGE, "FILE", in_python=False)
     """write an HTML report as well"""
     progress: bool = flag(names=("--quiet", "--no-progress"), default=True)

@@ -37,7 +37,7 @@ from sqlalchemy import (
 )
 
 from harness.core.observations import WorstElement
-from harness.core.records import COLD, WARM, Outcome, StopReason
+from harness.core.records import COLD, DEVICE_TIMER, HOST_TIMER, WARM, Outcome, StopReason
 from harness.results import stock
 from harness.results.notes import (
     Features,
@@ -130,6 +130,7 @@ environments = Table(
     _required("driver", Text),
     _required("compiler", Text),
     _word("cache", WARM, COLD),
+    _word("timer", DEVICE_TIMER, HOST_TIMER),
 )
 
 spaces = Table(

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.exc import DBAPIError
 
 from harness import __version__
-from harness.core.records import Config, Environment, Input, Measurement
+from harness.core.records import ENVIRONMENT_FIELDS, Config, Environment, Input, Measurement
 from harness.core.text import escaped
 from harness.results import schema, stock
 from harness.results.columns import MeasurementRow, MeasurementRows, measurement_cells
@@ -136,6 +136,20 @@ class Store(Writer):
         if of_program and not fresh:
             return of_program
         return self._last_campaign(environment, same_space | same_program) + 1
+
+    def earlier_environment(self, spec: Spec, environment: Environment) -> Environment | None:
+        """Return the environment in which this program was tuned last; None where it was never
+        tuned, or tuned in the present environment as well."""
+        of_commands = schema.commands.join(schema.spaces).join(schema.environments)
+        columns = [schema.environments.c[name] for name in ENVIRONMENT_FIELDS]
+        same_program = schema.spaces.c.program_sha256 == spec.program_sha256
+        query = select(*columns).select_from(of_commands).where(same_program)
+        with refusing_damage(self.connection):
+            rows = self.connection.execute(query.order_by(schema.commands.c.id)).mappings().all()
+        environments = [Environment(**row) for row in rows]
+        if not environments or environment in environments:
+            return None
+        return environments[-1]
 
     def _last_campaign(self, environment: Environment, condition: ColumnElement[bool]) -> int:
         runs = schema.runs.join(schema.spaces).join(schema.environments)

@@ -186,16 +186,16 @@ def test_no_more_devices_are_used_than_there_are_inputs(fleet_of):
 
 def test_a_device_that_is_busy_is_left_out(fleet_of):
     cluster = FakeCluster(one=("a", "b"))
-    cluster.busy["a"] = DeviceBusy("another campaign")
+    cluster.busy["a"] = DeviceBusy("another campaign", "Wait")
     fleet, _ = fleet_of(cluster)
     assert list(fleet.measurers) == ["b"]
-    assert fleet.skipped == ["a is not used: another campaign"]
+    assert fleet.skipped == ["a is not used: another campaign. Wait"]
 
 
 def test_busy_devices_are_opened_later(tmp_path, monkeypatch):
     monkeypatch.setattr("harness.fleet.measurers._SAY_S", 0.0)
     cluster, said = FakeCluster(one=("a", "b")), list[str]()
-    cluster.busy = dict.fromkeys("ab", DeviceBusy("another campaign measures on it"))
+    cluster.busy = dict.fromkeys("ab", DeviceBusy("another campaign measures on it", "Wait"))
 
     def say(text):
         said.append(text)
@@ -295,7 +295,7 @@ def test_errors_of_a_worker_are_raised_here_and_any_other_fault_counts_as_lost(t
     (address, _) = sorted(cluster.alive())
     echo = cluster.start(address, Echo)
     with pytest.raises(DeviceBusy, match="another campaign"):
-        echo.call("fail", DeviceBusy("another campaign"))
+        echo.call("fail", DeviceBusy("another campaign", "Wait"))
     with pytest.raises(BackendUnavailable, match="no room"):
         echo.call("fail", ValueError("no room"))
     with pytest.raises(BackendUnavailable, match="invalid literal"):

@@ -78,7 +78,7 @@ def test_requested_backend_is_used_or_refused_with_the_next_step(machine):
         choose_one("cuda")
 
 
-def test_list_of_devices_has_gpus_first(monkeypatch):
+def test_list_of_devices_has_gpus_first_and_then_pocl(monkeypatch):
     def platform(name, *types):
         facts = {"version": "OpenCL 3.0", "max_compute_units": 2, "global_mem_size": 1 << 30}
         there = [SimpleNamespace(name=f" {kind} ", type=kind, **facts) for kind in types]
@@ -87,12 +87,14 @@ def test_list_of_devices_has_gpus_first(monkeypatch):
             name=name, get_devices=mock.Mock(return_value=there, side_effect=error)
         )
 
-    listed = [platform("broken"), platform("cpu", 2), platform("gpus", 4, 4)]
+    cpus = platform("another cpu", 2), platform(opencl.POCL, 2)
+    listed = [platform("broken"), *cpus, platform("gpus", 4, 4)]
     kinds = SimpleNamespace(GPU=4, CPU=2)
     cl = SimpleNamespace(Error=OSError, device_type=kinds, get_platforms=lambda: listed)
     monkeypatch.setattr(opencl, "load_pyopencl", lambda: cl)
     platforms = [(device.platform, device.number) for device in opencl.usable_devices()]
-    assert platforms == [("gpus", 0), ("gpus", 1), ("cpu", 0)]
+    assert platforms == [("gpus", 0), ("gpus", 1), (opencl.POCL, 0), ("another cpu", 0)]
+    assert "the first of 4" in choose_one("opencl").why
 
 
 # ------------------------------------------------------------------------- devices that are named

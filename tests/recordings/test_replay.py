@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -47,9 +47,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "recording.csv"
 
 
-def write_csv(path: Path, rows: Sequence[dict[str, object]], names: Iterable[str] = ()) -> None:
+def write_csv(path: Path, rows: Sequence[dict[str, object]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(names) or list(rows[0]), restval="")
+        writer = csv.DictWriter(file, list(rows[0]), restval="")
         writer.writeheader()
         writer.writerows(rows)
 
@@ -88,9 +88,11 @@ WORDS = SPACE.replace("features: [m, n]", "features: [m, n, matrix]").replace(
 
 
 def test_feature_may_be_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    space, recording = write_recording(tmp_path, WORDS.replace("max: 64,", "max: 8,"))
-    command = [str(recording), "--spec", str(space), "--test-limit", "3", "--quiet"]
-    assert replay([*command, "--database", str(tmp_path / "results.db")]) == 0
+    space, recording = write_recording(
+        tmp_path, WORDS.replace("max: 64,", "max: 8,").replace("[row, column, block]", "[row]")
+    )
+    words = ["--spec", str(space), "--test-limit", "3", "--quiet", "--technique", "PureRandom"]
+    assert replay([str(recording), *words, "--database", str(tmp_path / "results.db")]) == 0
     output = capsys.readouterr().out
     assert "matrix=1e3" in output
     assert "matrix=dense" in output
@@ -101,7 +103,7 @@ def test_word_of_another_input_is_read_and_escapes_are_refused(path: Path, tmp_p
     write_csv(path, [{**CELLS, "matrix": "sparse"}])
     assert only(open_replay(path, spec)).input == Input({**FEATURES, "matrix": "sparse"})
     write_csv(path, [{**CELLS, "matrix": "\x1b[2J"}])
-    with pytest.raises(RecordingError, match="; texts must be printable") as error:
+    with pytest.raises(RecordingError, match="printable") as error:
         open_replay(path, spec)
     assert str(error.value).isprintable()
 
@@ -124,76 +126,59 @@ def test_recorded_failure_keeps_its_reason(path: Path, spec: Spec) -> None:
 def test_number_that_is_no_number_says_where(path: Path, spec: Spec) -> None:
     for text in ("", "fast", "-1", "0", "nan", "inf", "1e999"):
         write_csv(path, [CELLS, {**CELLS, "time_s": text}])
-        with pytest.raises(RecordingError) as error:
+        with pytest.raises(RecordingError, match=f"{path}:3: time_s is '{text}'"):
             open_replay(path, spec)
-        assert str(error.value) == f"{path}:3: time_s is {text!r}; it must be a time above 0"
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "fact"),
     [
-        ({"m": "wide"}, ":2: m is 'wide'; it must be a number"),
-        ({"BLOCK": 65}, ":2: BLOCK is '65', which is none of its values: 16, 32, 64, 128"),
+        ({"m": "wide"}, ":2: m is 'wide'"),
+        ({"BLOCK": 65}, ":2: BLOCK is '65', .*: 16, 32, 64, 128"),
         ({"BLOCK": "²"}, ":2: BLOCK is '²'"),
         ({"LAYOUT": "r\0w"}, ": "),  # Python 3.10's csv module refuses the line
-        ({"UNROLL": 9}, ":2: UNROLL is '9', which is none of its values: 1 to 8 by 1"),
+        ({"UNROLL": 9}, ":2: UNROLL is '9', .*: 1 to 8 by 1"),
         ({"UNROLL": "9" * 10_000}, ":2: UNROLL is '9999"),
-        ({"CACHE": 0}, ":2: CACHE is '0', which is none of its values: false, true"),
-        ({"outcome": "good"}, ":2: outcome is 'good'; it must be one of '', 'ok', 'illegal'"),
+        ({"CACHE": 0}, ":2: CACHE is '0', .*: false, true"),
+        ({"outcome": "good"}, ":2: outcome is 'good'"),
     ],
     ids=str,
 )
 def test_cell_that_does_not_fit_says_where(
-    path: Path, spec: Spec, changes: dict[str, object], message: str
+    path: Path, spec: Spec, changes: dict[str, object], fact: str
 ) -> None:
     write_csv(path, [{**CELLS, **changes}])
-    with pytest.raises(RecordingError) as error:
+    with pytest.raises(RecordingError, match=fact) as error:
         open_replay(path, spec)
-    assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
 
 
+HEADER = ",".join(CELLS)
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "fact"),
     [
-        (b"", ": is empty"),
-        (b"{}", " is replayed from a results database or a CSV file"),
-        (b"m;n;BLOCK;time_s\n1;2;3;4\n", "among the columns m;n;BLOCK;time_s. The first line"),
-        (b"m,n,BLOCK\n", ":1: lacks TILE, UNROLL, DEPTH, LAYOUT, CACHE, time_s among"),
-        (b"\xff\xfe\x00m", "is not CSV text"),
-        (b'm,n,"BLOCK\n' + b"x" * 200_000, ": is not CSV text, or cut short: field larger than"),
+        ("", ": is empty"),
+        ("{}", "results database or a CSV file"),
+        ("m;n;BLOCK;time_s\n1;2;3;4\n", "columns m;n;BLOCK;time_s"),
+        ("m,n,BLOCK\n", ":1: lacks TILE, UNROLL, DEPTH, LAYOUT, CACHE, time_s"),
+        ("\xff\xfe\0m", "is not CSV text"),
+        ('m,n,"BLOCK\n' + "x" * 200_000, "cut short: field larger than"),
+        (f"{HEADER},time_s\n", "time_s twice"),
+        (f"{HEADER}\n", "holds no measurement"),
+        (f"{HEADER}\n64,4096,6", ":2: has 3 cells, the header has 9"),
     ],
-    ids=["empty", "JSON", "semicolons", "columns", "binary", "unclosed"],
+    ids=lambda text: text[:20],
 )
 def test_text_that_is_no_recording_is_one_clear_error(
-    path: Path, spec: Spec, text: bytes, message: str
+    path: Path, spec: Spec, text: str, fact: str
 ) -> None:
-    path.write_bytes(text)
-    with pytest.raises(RecordingError) as error:
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(RecordingError, match=fact) as error:
         open_replay(path, spec)
-    assert message in str(error.value)
     assert len(str(error.value)) < 600
-
-
-def test_truncated_row_says_where(path: Path, spec: Spec) -> None:
-    write_csv(path, [CELLS, CELLS])
-    path.write_bytes(path.read_bytes()[:-20])
-    message = r"csv:3: has \d cells, the header has 9; is the file cut short\?"
-    with pytest.raises(RecordingError, match=message):
-        open_replay(path, spec)
-
-
-def test_column_that_is_there_twice_is_refused(path: Path, spec: Spec) -> None:
-    path.write_text(",".join([*CELLS, "time_s"]) + "\n")
-    with pytest.raises(RecordingError, match="has the column time_s twice"):
-        open_replay(path, spec)
-
-
-def test_header_alone_is_no_recording(path: Path, spec: Spec) -> None:
-    write_csv(path, [], names=CELLS)
-    with pytest.raises(RecordingError, match="holds no measurement"):
-        open_replay(path, spec)
 
 
 def test_huge_recording_is_refused(path: Path, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +186,7 @@ def test_huge_recording_is_refused(path: Path, spec: Spec, monkeypatch: pytest.M
     write_csv(path, [CELLS] * 3)
     assert open_replay(path, spec)
     write_csv(path, [CELLS] * 4)
-    with pytest.raises(RecordingError, match="holds more than 3 rows"):
+    with pytest.raises(RecordingError, match="3 rows"):
         open_replay(path, spec)
 
 
@@ -230,7 +215,7 @@ def test_recording_without_flags_has_no_compiler(path: Path, flag_spec: Spec) ->
     ("flags", "message"),
     [
         ({"use_fast_math": "true", "cl_mad_enable": "true"},
-         "has flags of nvcc and opencl; keep those of one compiler"),
+         "nvcc and opencl"),
         ({"use_fast_math": "true"}, "lacks maxrregcount"),
     ],
 )  # fmt: skip
@@ -298,13 +283,13 @@ def test_recorded_flags_show_the_compiler(database: Path, flag_spec: Spec) -> No
 
 def test_a_database_of_something_else_is_refused(database: Path, spec: Spec) -> None:
     record(database, spec)
-    with pytest.raises(RecordingError, match="holds no measurement of formula"):
+    with pytest.raises(RecordingError, match="no measurement of formula"):
         open_replay(database, spec)
     record(database, spec, timed(Config({"OLD": 1}), 1e-3))
-    with pytest.raises(RecordingError, match="holds configurations of OLD, but"):
+    with pytest.raises(RecordingError, match="OLD"):
         open_replay(database, spec)
     changed = dataclasses.replace(spec, functions=("another",))
-    with pytest.raises(RecordingError, match="holds measurements of formula, but none of formula"):
+    with pytest.raises(RecordingError, match="none of formula"):
         open_replay(database, changed)
 
 

@@ -59,6 +59,7 @@ def test_a_row_of_harness_is_accepted(name: str) -> None:
         (schema.builds, {"registers": 3, "binary_sha256": DIGEST}),
         (schema.runs, {"notes": {"exhausted": True}}),
         (schema.spaces, {"name": "n" * 128}),
+        (schema.measurements, {"occasions": [1, 2]}),
     ],
 )
 def test_what_harness_may_write_is_accepted(table: Table, changes: dict[str, Any]) -> None:
@@ -130,7 +131,3 @@ SAMPLES_S = [1.0, 2.0, 4.0]
 def test_numbers_that_make_no_record_are_refused(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=f"measurements 5: .*{reason}"):
         check(schema.measurements, **changes)
-
-
-def test_samples_of_occasions_are_accepted() -> None:
-    check(schema.measurements, occasions=[1, 2])

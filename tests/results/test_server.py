@@ -18,15 +18,13 @@ from sqlalchemy.exc import OperationalError
 
 from harness.api.running import patiently
 from harness.core.errors import DatabaseBusy, ResultsError
-from harness.core.records import Config, Environment, Input
+from harness.core.records import Config, Environment, Input, Measurement
 from harness.display.progress import Display
 from harness.results import (
     CampaignKey,
     Store,
     campaigns,
     read_campaign,
-    read_measurements,
-    reading,
     server,
     writing,
 )
@@ -41,10 +39,12 @@ from tests.helpers.results_examples import (
     SPEC,
     Search,
     begin_search,
+    connected,
     make_ok,
     make_plan,
     merge,
     opened,
+    read_back,
     write,
     writer,
 )
@@ -74,15 +74,13 @@ def claimed(store: Store, number: int = 0) -> Search:
 
 def add(store: Store, search: Search, *numbers: int) -> None:
     for number in numbers:
-        store.transact(lambda number=number: search.add(make_ok(number)))
+        store.transact(partial(search.add, make_ok(number)))
 
 
 def stored(url: str, number: int = 0) -> list[int]:
     """The LU of each stored measurement of a device, in the order of their ids."""
     key = CampaignKey(SPEC.program_sha256, device(number).fingerprint, campaign=1)
-    with reading(url) as engine, engine.connect() as connection:
-        rows = read_measurements(connection, key)
-        return [int(row.measurement.config["LU"]) for row in rows]
+    return [int(str(m.config["LU"])) for m in read_back(url, key).measurements()]
 
 
 # ------------------------------------------------------------------ many writers
@@ -97,7 +95,7 @@ def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
         one = first.enter_context(opened(postgres))
         choose = partial(second.choose_campaign, SPEC, device(0), fresh=False)
         search = claimed(one)
-        with pytest.raises(DatabaseBusy, match=r"is being written by .*\. Wait for it"):
+        with pytest.raises(DatabaseBusy, match="being written by"):
             patiently(choose, 0, said.append)
 
         def end_first(text: str) -> None:
@@ -109,57 +107,45 @@ def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
         again = claimed(second)
         assert again.run_id == search.run_id
     (line,) = said
-    assert re.fullmatch(
-        r"mvmul on a device in .* is being written by process .*; waiting for it for up to 60 s "
-        r"\(Ctrl-C ends this\)",
-        line,
-    )
+    assert re.fullmatch("mvmul on a device in .* written by process .* up to 60 s .*", line)
 
 
-def test_an_edited_kernel_is_tuned_beside_the_one_before(postgres: str) -> None:
-    edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
-    with opened(postgres) as one, opened(postgres) as other:
-        assert one.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 1
-        assert other.choose_campaign(edited, ENVIRONMENT, fresh=False) == 1
-
-
-def test_ten_writers_at_once_lose_nothing(postgres: str) -> None:
+def test_writers_at_once_lose_nothing(postgres: str) -> None:
     def work(number: int) -> None:
-        order = range(12) if number % 2 else reversed(range(12))
+        order = range(6) if number % 2 else reversed(range(6))
         with opened(postgres) as store:
             search = claimed(store, number)
             for first in order:
                 many = [make_ok(lu) for lu in (first, 20 + first, 40 - first)]
-                store.transact(
-                    lambda many=many: store.add_measurements(
-                        search.run_id, search.plan, "final", many
-                    )
-                )
+                add = partial(store.add_measurements, search.run_id, search.plan, "final", many)
+                store.transact(add)
 
-    with ThreadPoolExecutor(10) as pool:
-        list(pool.map(work, range(10)))
-    assert [len(stored(postgres, number)) for number in range(10)] == [36] * 10
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(work, range(5)))
+    assert [len(stored(postgres, number)) for number in range(5)] == [18] * 5
     for table in ("program", "program_version", "input", "environments", "spaces"):
         ((count,),) = execute(postgres, f"SELECT count(*) FROM {table}")
-        assert count == (10 if table == "environments" else 1)
+        assert count == (5 if table == "environments" else 1)
 
 
 def test_files_are_merged_into_servers_and_back(postgres: str, tmp_path: Path) -> None:
     write(tmp_path / "one.db", make_ok(1), make_ok(2))
     write(tmp_path / "two.db", make_ok(2), plan=make_plan(environment=device(2)))
     with opened(postgres) as other:
+        edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
+        assert other.choose_campaign(edited, ENVIRONMENT, fresh=False) == 1  # nobody waits for it
         add(other, claimed(other, 1), 2, 3)
         *_, added = merge(postgres, *(tmp_path / name for name in ("one.db", "two.db", "one.db")))
         assert (added.runs, added.measurements) == (0, 0)
     (added,) = merge(tmp_path / "all.db", postgres)
     assert added.measurements == 5
-    here, there = ({}, {})
-    for name, found in ((postgres, there), (str(tmp_path / "all.db"), here)):
-        with reading(name) as engine, engine.connect() as connection:
-            for campaign in campaigns(connection):
-                found[campaign.key] = [*read_measurements(connection, campaign.key).measurements()]
-    assert sorted(map(len, there.values())) == [1, 2, 2]
-    assert here == there
+    assert by_campaign(postgres) == by_campaign(tmp_path / "all.db")
+
+
+def by_campaign(database: Path | str) -> dict[CampaignKey, list[Measurement]]:
+    with connected(database) as connection:
+        keys = [campaign.key for campaign in campaigns(connection)]
+    return {key: list(read_back(database, key).measurements()) for key in keys}
 
 
 def test_a_campaign_that_is_written_is_not_merged_into(postgres: str, tmp_path: Path) -> None:
@@ -173,33 +159,13 @@ def test_a_campaign_that_is_written_is_not_merged_into(postgres: str, tmp_path: 
 # ---------------------------------------------------------------- foreign content
 
 
-@pytest.mark.parametrize(
-    ("sql", "printed"),
-    [
-        ("UPDATE measurements SET samples_s = '[-1]'", "measurements 1: samples_s is"),
-        ("ALTER TABLE builds RENAME TO gone; CREATE VIEW builds AS SELECT * FROM gone",
-         "the table builds is missing"),
-    ],
-)  # fmt: skip
-def test_what_harness_cannot_have_written_is_refused(postgres: str, sql: str, printed: str) -> None:
+def test_what_harness_cannot_have_written_is_refused(postgres: str) -> None:
     write(postgres, make_ok(1))
-    execute(postgres, sql)
-    key = CampaignKey(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
-    with (
-        pytest.raises(ResultsError) as error,
-        reading(postgres) as engine,
-        engine.connect() as connection,
-    ):
-        read_measurements(connection, key)
-    assert str(error.value).startswith(f"{postgres} ")
-    assert printed in str(error.value)
-
-
-def test_a_view_of_somebody_else_is_left_alone(postgres: str) -> None:
-    write(postgres, make_ok(1))
-    execute(postgres, "CREATE VIEW best AS SELECT min(time) FROM result")
+    execute(postgres, "CREATE VIEW best AS SELECT min(time) FROM result")  # a user's, left alone
     write(postgres, make_ok(2), plan=make_plan(technique="B"))
-    assert execute(postgres, "SELECT count(*) FROM measurements") == [(2,)]
+    execute(postgres, "UPDATE measurements SET samples_s = '[-1]'")
+    with pytest.raises(ResultsError, match=rf"^{re.escape(postgres)} .*measurements 1: samples_s"):
+        read_back(postgres)
 
 
 def test_a_role_that_only_reads_reads(postgres: str, postgres_server: Server) -> None:
@@ -210,14 +176,10 @@ def test_a_role_that_only_reads_reads(postgres: str, postgres_server: Server) ->
         "GRANT SELECT ON ALL TABLES IN SCHEMA public TO viewer",
     )
     url = postgres.replace("harness@", "viewer:sesame@")
-    with reading(url) as engine, engine.connect() as connection:
+    with connected(url) as connection:
         assert len(campaigns(connection)) == 1
-    with (
-        pytest.raises(
-            ResultsError, match=r"viewer:\*\*\*@.* permission denied.*; docs/howto/share_a_s"
-        ) as error,
-        opened(url) as store,
-    ):
+    denied = pytest.raises(ResultsError, match=r"viewer:\*\*\*@.* permission denied.*docs/howto")
+    with denied as error, opened(url) as store:
         claimed(store)
     assert "sesame" not in str(error.value)
     execute(postgres, "DROP OWNED BY viewer; DROP ROLE viewer")
@@ -256,7 +218,7 @@ def test_a_session_that_was_ended_is_replaced(postgres: str, capsys: Capture) ->
 
 
 def test_an_unanswered_commit_is_kept(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ResultsError, match=r"lost; .* is kept\. Run the same command again"):
+    with pytest.raises(ResultsError, match=r"lost; .* is kept"):
         lose_the_answer_of_a_commit(postgres, monkeypatch)
     assert stored(postgres) == [1]
 
@@ -297,19 +259,16 @@ def test_two_writers_that_wait_for_each_other_go_on(postgres: str) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(work, range(2)))
-    found = []
-    for spec in specs:
+    for spec, numbers in zip(specs, ([10, 11], [11, 10]), strict=True):
         key = CampaignKey(spec.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
-        with reading(postgres) as engine, engine.connect() as connection:
-            rows = read_measurements(connection, key)
-            found.append([row.measurement.config["LU"] for row in rows])
-    assert found == [[10, 11], [11, 10]]
+        rows = read_back(postgres, key)
+        assert [row.measurement.config["LU"] for row in rows] == numbers
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_server_that_is_away_is_an_error(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "WAIT_S", 0.2)
-    with pytest.raises(ResultsError, match=r"what was committed before is kept\. Run the same"):
+    with pytest.raises(ResultsError, match="committed before is kept"):
         lose_the_server(postgres, monkeypatch)
     assert stored(postgres) == [1]
 
@@ -336,6 +295,7 @@ class Refusing:
         raise self._error("connection refused")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick", "can_start_postgres")
 def test_a_server_that_is_killed_and_started_again_lost_nothing(capsys: Capture) -> None:
     with running_server() as own:
@@ -352,6 +312,7 @@ def test_a_server_that_is_killed_and_started_again_lost_nothing(capsys: Capture)
     assert "connected again" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("can_start_postgres")
 def test_a_full_disk_is_a_clear_error_that_keeps_what_was_committed() -> None:
     with running_server(limit_bytes=4 << 20) as small:  # no file of it grows beyond
@@ -368,9 +329,10 @@ def fill(url: str) -> None:
         search = claimed(store)
         for number in range(2000):
             large = dataclasses.replace(make_ok(number), message=os.urandom(20_000).hex())
-            store.transact(lambda large=large: search.add(large))
+            store.transact(partial(search.add, large))
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_what_it_committed_and_no_lock(postgres: str) -> None:
     with writer(postgres, commits=5) as process:
         busy = pytest.raises(DatabaseBusy, match=f"process {process.pid} on")
@@ -404,7 +366,7 @@ def tune(
 ) -> list[tuple[Input, Config]]:
     """Run a campaign with a candidate stage and finals; return what was measured, in order."""
     measurer = measurer or FormulaMeasurer(interleaves=True)
-    options = SearchOptions(resolve_techniques(["auto"]), 12, 0, "a label", 2)
+    options = SearchOptions(resolve_techniques(["UniformRandom"]), 6, 0, "a label", 2)
     with writing(database, lambda text: None) as engine, Store(engine) as store:
         if cut is not None:
             event.listen(engine, "before_cursor_execute", cut)
@@ -417,12 +379,12 @@ def tune(
 
 def contents(database: str) -> list[tuple[object, ...]]:
     """What a campaign stored, but for its clock."""
-    with reading(database) as engine, engine.connect() as connection:
+    with connected(database) as connection:
         (campaign,) = campaigns(connection)
         rows, runs, commands = read_campaign(connection, campaign)
         ends = [(run.problem, run.state, run.notes.get("search ended")) for run in runs]
-        found = [(row.stage, row.requestor, row.measurement) for row in rows]
-        return [*found, *ends, *[(command.stages, command.left_out) for command in commands]]
+        measured = [(row.stage, row.requestor, row.measurement) for row in rows]
+        return [*measured, *ends, *((command.stages, command.left_out) for command in commands)]
 
 
 class Asking(FormulaMeasurer):
@@ -451,7 +413,7 @@ class Asking(FormulaMeasurer):
 def test_no_transaction_is_open_while_measuring(postgres: str, tmp_path: Path) -> None:
     measurer = Asking(postgres)
     tune(postgres, make_spec(tmp_path), measurer=measurer)
-    assert len(measurer.asked) > 12
+    assert len(measurer.asked) > 6
     assert measurer.states == {("idle",)}
 
 
@@ -459,9 +421,9 @@ def test_no_transaction_is_open_while_measuring(postgres: str, tmp_path: Path) -
 def test_a_campaign_whose_connection_is_often_lost_ends(postgres: str, tmp_path: Path) -> None:
     spec, undisturbed = make_spec(tmp_path), str(tmp_path / "undisturbed.db")
     asked = tune(undisturbed, spec)
-    cut = Cutting(postgres, every=61)
+    cut = Cutting(postgres, every=31)
     assert tune(postgres, spec, cut) == asked
-    assert cut.statements > 3 * 61
+    assert cut.statements > 3 * 31
     assert contents(postgres) == contents(undisturbed)
     assert tune(postgres, spec) == []
     assert execute(postgres, "SELECT count(*), count(DISTINCT uuid) FROM tuning_run") == [(2, 2)]

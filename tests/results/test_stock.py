@@ -21,7 +21,6 @@ import numpy as np
 import pytest
 from sqlalchemy import Engine, Table
 
-import harness
 from harness.core.errors import ResultsError
 from harness.core.plain_pickle import load_compressed
 from harness.core.records import Config, Outcome
@@ -33,6 +32,7 @@ from tests.helpers.results_examples import (
     PICKLED,
     SPEC,
     Planted,
+    count,
     make_config,
     make_failed,
     make_ok,
@@ -72,35 +72,21 @@ def results(database: Path) -> Results:
 
 
 def test_every_result_is_a_measurement_with_one_sample(imported: Path) -> None:
-    found = results(imported)
-    assert [dict(problem) for problem in found.measured] == [{"size": size} for size in SIZES]
+    stored = results(imported)
+    assert [dict(problem) for problem in stored.measured] == [{"size": size} for size in SIZES]
     sql = (
         "SELECT input_class.size, data, time, requestor FROM result "
         "JOIN input ON input.id = input_id JOIN input_class ON input_class.id = input_class_id "
         "JOIN configuration ON configuration.id = result.configuration_id "
         "JOIN desired_result ON result_id = result.id GROUP BY result.id"
     )
-    recorded = [
-        (
-            size,
-            Config({k.replace("-", "_"): v for k, v in load_compressed(data).items()}),
-            time_s,
-            requestor,
-        )
-        for size, data, time_s, requestor in query(STOCK, sql)
-    ]
-    read = [
-        (
-            row.measurement.input["size"],
-            row.measurement.config,
-            row.measurement.time_s,
-            row.requestor,
-        )
-        for row in found.rows
-    ]
-    assert read == recorded
-    assert {row.measurement.timing.count for row in found.rows} == {1}
-    assert {row.measurement.outcome for row in found.rows} == {Outcome.OK}
+    recorded = []
+    for size, data, time_s, requestor in query(STOCK, sql):
+        values = {name.replace("-", "_"): value for name, value in load_compressed(data).items()}
+        recorded.append((size, Config(values), time_s, requestor))
+    measured = [(row.measurement, row.requestor) for row in stored.rows]
+    assert [(m.input["size"], m.config, m.time_s, by) for m, by in measured] == recorded
+    assert {m.timing and m.timing.count for m, _ in measured} == {1}
 
 
 def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported: Path) -> None:
@@ -116,47 +102,25 @@ def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported:
 def test_a_tree_is_learnt_from_several_sizes(imported: Path, capsys: Capture) -> None:
     assert analyse([str(imported)]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert (
-        "These are results of OpenTuner alone (objective MinimizeTime): one time each, without "
-        "samples, and no word on whether outputs were verified. The default is the first seed or "
-        "test." in out
-    )
-    assert "Importance of parameters and inputs for slowdown, from a tree (Starchart)" in out
-    (opened,) = harness.open_results(str(imported))
-    assert "opt_level" in opened.tree
-    assert len(opened.table()) == len(SIZES)
+    assert "results of OpenTuner alone (objective MinimizeTime)" in out
+    assert "from a tree (Starchart)" in out
 
 
-def test_merged_it_is_there_once_with_opentuners_tables(tmp_path: Path) -> None:
-    out = tmp_path / "out.db"
-    assert merge([str(out), str(STOCK)]) == 0
-    assert merge([str(out), str(STOCK)]) == 0
-    for table in stock.NAMES:
-        if table.startswith("bandit"):  # nobody reads these
-            continue
-        counted = f"SELECT count(*) FROM {table}"
-        assert query(out, counted) == query(STOCK, counted), table
-    assert query(out, "SELECT count(*) FROM measurements") == query(
-        STOCK, "SELECT count(*) FROM result"
-    )
-    assert results(out).is_recorded
+def counts(database: Path) -> dict[str, int]:
+    """The rows of OpenTuner's tables, but those that nobody reads."""
+    return {name: count(database, name) for name in stock.NAMES if not name.startswith("bandit")}
 
 
-def test_a_record_that_has_grown_adds_what_is_new(tmp_path: Path, database: Path) -> None:
+def test_merged_again_and_grown_it_is_there_once(tmp_path: Path, database: Path) -> None:
     out, last = tmp_path / "out.db", "(SELECT max(id) FROM result)"
     ended = "UPDATE tuning_run SET end_date = '2000-01-01 00:00:00.000000'"
-    before = (
-        f"DELETE FROM desired_result WHERE result_id = {last}; DELETE FROM result WHERE id = {last}"
-    )
-    tamper(database, f"{before}; {ended}")
-    assert merge([str(out), str(database)]) == 0
-    assert merge([str(out), str(STOCK)]) == 0
-    for name in ("result", "desired_result", "tuning_run"):
-        counted = f"SELECT count(*) FROM {name}"
-        assert query(out, counted) == query(STOCK, counted), name
-    assert query(out, "SELECT count(*) FROM measurements") == query(
-        out, "SELECT count(*) FROM result"
-    )
+    before = f"DELETE FROM desired_result WHERE result_id = {last}"
+    tamper(database, f"{before}; DELETE FROM result WHERE id = {last}; {ended}")
+    for source in (database, STOCK, STOCK):
+        assert merge([str(out), str(source)]) == 0
+    assert counts(out) == counts(STOCK)
+    assert count(out, "measurements") == count(STOCK, "result")
+    assert results(out).is_recorded
 
 
 @pytest.mark.parametrize("dropped", [[schema.measurements], reversed(schema.OURS)])
@@ -168,17 +132,15 @@ def test_without_our_tables_a_database_is_one_of_opentuner(
     write(ours, make_ok(1, [1e-3, 2e-3, 4e-3]), failed)
     write(ours, make_ok(3, [5e-3], second), plan=make_plan(second))
     tamper(ours, "".join(f"DROP TABLE {table.name};" for table in dropped))
-    found = results(imported_from(ours, tmp_path))
-    assert found.campaign.space_name == SPEC.name
-    read = [
-        (m.input, m.config, m.outcome, m.timing and m.timing.samples_s)
-        for m in found.rows.measurements()
+    stored = results(imported_from(ours, tmp_path))
+    assert stored.campaign.space_name == SPEC.name
+    measured = list(stored.rows.measurements())
+    assert [(m.input, m.config, m.outcome) for m in measured] == [
+        (SPEC.inputs[0], make_config(1), Outcome.OK),
+        (SPEC.inputs[0], make_config(2), Outcome.TIMEOUT),
+        (second, make_config(3), Outcome.OK),
     ]
-    assert read == [
-        (SPEC.inputs[0], make_config(1), Outcome.OK, (2e-3,)),
-        (SPEC.inputs[0], make_config(2), Outcome.TIMEOUT, None),
-        (second, make_config(3), Outcome.OK, (5e-3,)),
-    ]
+    assert [m.time_s for m in measured] == [2e-3, float("inf"), 5e-3]
 
 
 def test_results_of_several_machines_are_not_mixed(tmp_path: Path, database: Path) -> None:
@@ -187,7 +149,7 @@ def test_results_of_several_machines_are_not_mixed(tmp_path: Path, database: Pat
         "INSERT INTO machine (id, name) VALUES (9, 'another');"
         "UPDATE result SET machine_id = 9 WHERE id = (SELECT max(id) FROM result)",
     )
-    with pytest.raises(ResultsError, match=r"tuning_run \d+ has results of 2 machines"):
+    with pytest.raises(ResultsError, match="2 machines"):
         merge_databases(tmp_path / "out.db", database)
 
 
@@ -196,8 +158,7 @@ def test_other_commands_say_how_to_import_it(
     database: Path, door: Callable[[str], AbstractContextManager[Engine]]
 ) -> None:
     before = database.read_bytes()
-    why = r"has OpenTuner's tables alone. To import its results: .*merge NEW.db .*stock.db"
-    with pytest.raises(ResultsError, match=why), door(str(database)):
+    with pytest.raises(ResultsError, match=r"merge NEW.db .*stock.db"), door(str(database)):
         pass
     assert database.read_bytes() == before
 
@@ -214,7 +175,6 @@ def test_pickled_code_is_refused(database: Path, capsys: Capture, table: str, co
     message = capsys.readouterr().err
     assert f"{table} 1: {column}: a pickle of" in message
     assert "mkdir" in message
-    assert "plain data and OpenTuner's own classes" in " ".join(message.split())
     assert not planted.exists()
 
 
@@ -316,18 +276,19 @@ def test_other_data_are_no_configuration(data: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cells", "outcome", "message"),
+    ("cells", "outcome", "fact"),
     [
-        ({"state": "TIMEOUT"}, "timeout", "OpenTuner recorded TIMEOUT"),
-        ({"state": "ERROR", "time": 1.0}, "crashed", "OpenTuner recorded ERROR"),
-        ({"time": float("inf")}, "crashed", "OpenTuner recorded OK with the time inf"),
-        ({"time": 0.0}, "crashed", "OpenTuner recorded OK with the time 0.0"),
-        ({}, "crashed", "OpenTuner recorded OK with the time None"),
+        ({"state": "TIMEOUT"}, "timeout", "TIMEOUT"),
+        ({"state": "ERROR", "time": 1.0}, "crashed", "ERROR"),
+        ({"time": float("inf")}, "crashed", "inf"),
+        ({"time": 0.0}, "crashed", "0.0"),
+        ({}, "crashed", "None"),
     ],
 )
-def test_states_are_outcomes(cells: dict[str, object], outcome: str, message: str) -> None:
-    (found,) = rows_of({}, result=cells)["measurements"]
-    assert (found["outcome"], found["message"]) == (outcome, message)
+def test_states_are_outcomes(cells: dict[str, object], outcome: str, fact: str) -> None:
+    (row,) = rows_of({}, result=cells)["measurements"]
+    assert row["outcome"] == outcome
+    assert row["message"].endswith(fact)
 
 
 def test_other_objectives_are_observations() -> None:
@@ -346,7 +307,6 @@ def test_other_objectives_are_observations() -> None:
         ({"path": '{"m": [1]}'}, -1, {"path": '{"m": [1]}'}),
         ({"path": "[1]"}, -1, {"path": "[1]"}),
         ({"path": '{"m":16,"shape":"tall"}'}, -1, {"m": 16, "shape": "tall"}),
-        ({"path": '{"m":[16]}'}, -1, {"path": '{"m":[16]}'}),
         ({"path": "[" * 10**5}, -1, {"path": "[" * 10**5}),
         ({"extra": pickle.dumps({"m": 3, "x": [1]}, 2)}, None, {"m": 3}),
         ({"extra": pickle.dumps(7, 2)}, 5, {"size": 5, "extra": 7}),

@@ -14,50 +14,49 @@ from harness.source.kernel_source import Source, read_source, read_text
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "deep").mkdir()
-    (tmp_path / "a.cl").write_text(
-        '#include "b.h"\n  # include "deep/c.h"\n#include <d.h>\nint a;\n'
-    )
-    (tmp_path / "b.h").write_text('#include "a.cl"\n#include "not_there.h"\nint b;\n')
-    (tmp_path / "deep" / "c.h").write_text('#include "e.h"\n#include "f.h"\n#include "../b.h"\n')
-    (tmp_path / "deep" / "e.h").write_text("int TILE;\n")
-    (tmp_path / "f.h").write_text("int from_the_sources_folder;\n")
-    (tmp_path / "d.h").write_text("int special;\n")
+    for name, text in {
+        "a.cl": '#include "b.h"\n  # include "deep/c.h"\n#include <d.h>\nint a;\n',
+        "b.h": '#include "a.cl"\n#include "not_there.h"\nint b;\n',
+        "deep/c.h": '#include "e.h"\n#include "f.h"\n#include "../b.h"\n',
+        "deep/e.h": "int TILE;\n",
+        "f.h": "int from_the_sources_folder;\n",
+        "d.h": "int special;\n",
+    }.items():
+        (tmp_path / name).write_text(text)
     return tmp_path
 
 
 def test_includes_are_followed_from_file_to_file(folder: Path) -> None:
     source = read_source(folder / "a.cl")
-    found = {path.relative_to(folder.resolve()).as_posix() for path in source.includes}
-    assert found == {"b.h", "d.h", "deep/c.h", "deep/e.h", "f.h"}
-    assert source.includes[(folder / "deep" / "e.h").resolve()] == "int TILE;\n"
+    names = {path.relative_to(folder.resolve()).as_posix() for path in source.includes}
+    assert names == {"b.h", "d.h", "deep/c.h", "deep/e.h", "f.h"}
+    assert "int TILE;\n" in source.includes.values()
 
 
-@pytest.mark.parametrize(
-    ("text", "is_used"),
-    [
-        ("// N in a comment\n#ifndef N\n#define N 4\n#endif\nint a;\n", False),
-        ("#if !defined(N) || defined N\n#define N 4\n#endif\n#undef N\n", False),
-        ("#if 0\nint a = N;\n#endif\n", False),
-        ("#ifndef N\n#define N 4\n#endif\nint a = N;\n", True),
-        ("#define M (N + 1)\n", True),
-        ("#if N == 2\nint a;\n#endif\n", True),
-        ("#pragma unroll N\nfor (;;);\n", True),
-        ('_Pragma("unroll N")\nfor (;;);\n', True),
-    ],
-)
-def test_macro_is_used_where_its_value_can_matter(tmp_path: Path, text: str, is_used: bool) -> None:
-    (tmp_path / "a.cl").write_text(text)
-    (tmp_path / "b.cl").write_text('#include "a.cl"\n')
-    for name in ("a.cl", "b.cl"):
-        source = read_source(tmp_path / name)
-        assert source.mentions("N")
-        assert source.uses("N") == is_used
+def test_macro_is_used_where_its_value_can_matter(tmp_path: Path) -> None:
+    cases = {
+        "// N in a comment\n#ifndef N\n#define N 4\n#endif\nint a;\n": False,
+        "#if !defined(N) || defined N\n#define N 4\n#endif\n#undef N\n": False,
+        "#if 0\nint a = N;\n#endif\n": False,
+        "#ifndef N\n#define N 4\n#endif\nint a = N;\n": True,
+        "#define M (N + 1)\n": True,
+        "#if N == 2\nint a;\n#endif\n": True,
+        "#pragma unroll N\nfor (;;);\n": True,
+        '_Pragma("unroll N")\nfor (;;);\n': True,
+    }
+    for text, is_used in cases.items():
+        (tmp_path / "a.cl").write_text(text)
+        (tmp_path / "b.cl").write_text('#include "a.cl"\n')
+        for name in ("a.cl", "b.cl"):
+            source = read_source(tmp_path / name)
+            assert source.mentions("N")
+            assert source.uses("N") == is_used
 
 
-def test_words_are_found_in_includes_and_only_whole(folder: Path) -> None:
+def test_words_count_in_includes_and_only_whole(folder: Path) -> None:
     source = read_source(folder / "a.cl")
-    assert all(map(source.mentions, ("TILE", "a", "special")))
-    assert not any(map(source.mentions, ("TIL", "elsewhere")))
+    names = ("TILE", "a", "special", "TIL", "elsewhere")
+    assert [name for name in names if source.mentions(name)] == ["TILE", "a", "special"]
 
 
 def test_macros_stand_before_the_text_and_line_numbers_stay(folder: Path) -> None:
@@ -75,8 +74,8 @@ def test_a_name_with_quotes_stays_one_name() -> None:
 
 def test_include_dirs_are_absolute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    assert read_source(Path("a.cl")).include_dirs == (str(folder),)
-    assert read_source(Path("deep/../a.cl")).include_dirs == (str(folder),)
+    for path in (Path("a.cl"), Path("deep/../a.cl")):
+        assert read_source(path).include_dirs == (str(folder),)
 
 
 def test_links_that_lead_in_a_circle_are_no_includes(folder: Path) -> None:
@@ -93,25 +92,23 @@ def test_byte_order_mark_and_foreign_line_ends_are_no_text(tmp_path: Path) -> No
 def test_too_long_a_file_is_not_read_to_its_end(tmp_path: Path) -> None:
     (tmp_path / "a.cl").write_text("x" * 101)
     assert len(read_text(tmp_path / "a.cl", 101)) == 101
-    with pytest.raises(ValueError, match="is longer than 100 bytes"):
+    with pytest.raises(ValueError, match="100 bytes"):
         read_text(tmp_path / "a.cl", 100)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("", "is a folder"),
-        ("a\0.cl", "not a file name"),
-        ("latin.cl", r"is not UTF-8 text \(line 2, byte 13\)"),
-        ("pipe", "is not a regular file"),
-        ("/dev/zero", "is not a regular file"),
-    ],
-)
-def test_what_is_no_source_says_why(tmp_path: Path, name: str, message: str) -> None:
+def test_what_is_no_source_says_why(tmp_path: Path) -> None:
+    cases = {
+        "": "is a folder",
+        "a\0.cl": "not a file name",
+        "latin.cl": "line 2, byte 13",
+        "pipe": "is not a regular file",
+        "/dev/zero": "is not a regular file",
+    }
     (tmp_path / "latin.cl").write_bytes(b"int a;\n// caf\xe9\n")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match=message):
-        read_source(tmp_path / name)
+    for name, message in cases.items():
+        with pytest.raises(ValueError, match=message):
+            read_source(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         read_source(tmp_path / "a.cl")
 
@@ -175,55 +172,47 @@ def test_every_factor_is_a_text_of_its_own_and_one_forbids() -> None:
 RANGE = "#pragma unroll_range 1,8\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        ("#define FAST// c\nint a;", ["#define FAST 1// c", "int a;"]),
-        (f"{RANGE}#pragma constraint N <= 8\n#pragma unroll 4\nfor (;;);",
-         ["#pragma unroll 2", "", "", "for (;;);"]),
+def test_only_the_lines_of_parameters_change() -> None:
+    cases = {
+        "#define FAST// c\nint a;": ["#define FAST 1// c", "int a;"],
+        f"{RANGE}#pragma constraint N <= 8\n#pragma unroll 4\nfor (;;);":
+         ["#pragma unroll 2", "", "", "for (;;);"],
         # Behind code, another loop keeps its unrolling.
-        (f"{RANGE};\n#pragma constraint N <= 8\n#pragma unroll 4\nfor (;;);",
-         ["#pragma unroll 2", ";", "", "#pragma unroll 4", "for (;;);"]),
+        f"{RANGE};\n#pragma constraint N <= 8\n#pragma unroll 4\nfor (;;);":
+         ["#pragma unroll 2", ";", "", "#pragma unroll 4", "for (;;);"],
         # So does a loop that is no parameter.
-        (f"{RANGE}for (;;);\n{RANGE}#pragma unroll 4\nfor (;;);",
-         ["#pragma unroll 2", "for (;;);", "", "#pragma unroll 4", "for (;;);"]),
-    ],
-)  # fmt: skip
-def test_only_the_lines_of_parameters_change(text: str, lines: list[str]) -> None:
-    assert _body(text, {"FAST": True, "UNROLL_1": 2}) == lines
+        f"{RANGE}for (;;);\n{RANGE}#pragma unroll 4\nfor (;;);":
+         ["#pragma unroll 2", "for (;;);", "", "#pragma unroll 4", "for (;;);"],
+    }  # fmt: skip
+    for text, lines in cases.items():
+        assert _body(text, {"FAST": True, "UNROLL_1": 2}) == lines
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_source_that_guards_its_macros_is_compiled_as_it_stands() -> None:
+    for text in (
         "#ifndef N\n#define N 4\n#endif\nint a[N];\n",
         "#if !defined(N)\n  #define N 4\n#endif\n",
         "#define N(x) x\n",
         "// #define N 4\n",
         '#include "n.h"\n#pragma unroll 4\n#pragma once\n#pragma OPENCL EXTENSION x : enable\n',
         "#define M 4\n",
-    ],
-)
-def test_a_source_that_guards_its_macros_is_compiled_as_it_stands(text: str) -> None:
-    program = Source(Path("a.cl"), text, {}).with_macros({"N": 8})
-    assert program == f'#define N 8\n#line 1 "a.cl"\n{text}'
+    ):
+        program = Source(Path("a.cl"), text, {}).with_macros({"N": 8})
+        assert program == f'#define N 8\n#line 1 "a.cl"\n{text}'
 
 
-@pytest.mark.parametrize(
-    ("text", "is_left_out"),
-    [
-        ("#if P == 1\n{}#endif\n", True),
-        ("#if P==0\n#elif P == 2\n#ifdef A\n{}#endif\n#endif\n", True),
-        ("#if P == 0\n{}#elif P == 2\n#endif\n", False),
-        ("#if P == 1\n#else\n{}#endif\n", False),
-        ("#if P == 1\n#elifdef A\n{}#endif\n", False),
-        ("#if P == 1\n#endif\n{}", False),
-        ("#if P == 1 || A\n{}#endif\n", False),
-        ("#if OTHER == 1\n{}#endif\n", False),
-        ("#if WORD == 1\n{}#endif\n", False),
-    ],
-)
-def test_include_for_another_value_of_a_parameter_is_left_out(text: str, is_left_out: bool) -> None:
+def test_include_for_another_value_of_a_parameter_is_left_out() -> None:
+    include = '#include "a.h"\n'
     macros: dict[str, Value] = {"P": 0, "WORD": "tiled"}
-    lines = _body(text.format('#include "a.h"\n'), macros)
-    assert lines == text.format("\n" if is_left_out else '#include "a.h"\n').split("\n")
+    for text in ("#if P == 1\n{}#endif", "#if P==0\n#elif P == 2\n#ifdef A\n{}#endif\n#endif"):
+        assert _body(text.format(include), macros) == text.format("\n").split("\n")
+    for text in (
+        "#if P == 0\n{}#elif P == 2\n#endif",
+        "#if P == 1\n#else\n{}#endif",
+        "#if P == 1\n#elifdef A\n{}#endif",
+        "#if P == 1\n#endif\n{}",
+        "#if P == 1 || A\n{}#endif",
+        "#if OTHER == 1\n{}#endif",
+        "#if WORD == 1\n{}#endif",
+    ):
+        assert _body(text.format(include), macros) == text.format(include).split("\n")

@@ -36,11 +36,11 @@ def of_gadapt(name: str) -> Spec:
     return load_spec(SPACES / "gadapt" / f"{name}.yaml")
 
 
-@pytest.mark.parametrize("name", GADAPT)
-def test_inputs_and_defaults_are_the_published(name: str) -> None:
-    spec, (inputs, defaults) = of_gadapt(name), GADAPT[name]
-    assert (len(spec.inputs), spec.search.technique) == (inputs, "HillClimb")
-    assert {p.name: p.default for p in spec.parameters} == defaults
+def test_inputs_and_defaults_are_the_published() -> None:
+    for name, (inputs, defaults) in GADAPT.items():
+        spec = of_gadapt(name)
+        assert (len(spec.inputs), spec.search.technique) == (inputs, "HillClimb")
+        assert {p.name: p.default for p in spec.parameters} == defaults
 
 
 @pytest.mark.slow
@@ -49,11 +49,10 @@ def test_configurations_of_mvmul_and_reduction_verify(opencl: Backend) -> None:
     configs = map(dict, ConstrainedSpace.of(mvmul, small, None, "opencl"))
     reduction = of_gadapt("reduction").with_measure(SHORT)
     launches = reduction.inputs[-2]  # several launches
-    for found in (
-        *measured(mvmul, opencl, small, *configs),
-        *measured(reduction, opencl, launches, {"BLOCK": 32}, {"BLOCK": 512}),
-    ):
-        assert found.outcome is Outcome.OK, found.message
+    runs = measured(mvmul, opencl, small, *configs)
+    runs += measured(reduction, opencl, launches, {"BLOCK": 32}, {"BLOCK": 512})
+    for run in runs:
+        assert run.outcome is Outcome.OK, run.message
 
 
 @pytest.mark.slow
@@ -69,8 +68,8 @@ def test_mvmul_takes_every_side_that_four_divides(tmp_path: Path, opencl: Backen
     )
     problem = Input({"m": 37, "n": 3100})
     changes = [{"THRD": side * side, "LU": side // 4} for side in sides]
-    for found in measured(load_spec(path).with_measure(SHORT), opencl, problem, *changes):
-        assert found.outcome is Outcome.OK, found.message
+    for run in measured(load_spec(path).with_measure(SHORT), opencl, problem, *changes):
+        assert run.outcome is Outcome.OK, run.message
 
 
 # ---------------------------------------------------------------------------------------- Starchart
@@ -102,25 +101,25 @@ def of_starchart(name: str) -> Spec:
     return load_spec(SPACES / "starchart" / f"{name}.yaml").with_measure(SHORT)
 
 
-@pytest.mark.parametrize(("name", "designs"), [("bfs", 98_816), ("kmeans_swap", 1_572)])
-def test_space_has_as_many_designs_as_the_authors_sampled_from(name: str, designs: int) -> None:
-    spec = of_starchart(name)
-    assert ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl").count == designs
+def test_space_has_as_many_designs_as_the_authors_sampled_from() -> None:
+    for name, designs in {"bfs": 98_816, "kmeans_swap": 1_572}.items():
+        spec = of_starchart(name)
+        assert ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl").count == designs
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CORNERS)
 def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> None:
     corner, problem = CORNERS[name]
-    (found,) = measured(of_starchart(name), opencl, problem, corner)
-    assert found.outcome is Outcome.OK, found.message
+    (run,) = measured(of_starchart(name), opencl, problem, corner)
+    assert run.outcome is Outcome.OK, run.message
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("y", [2, 3, 5, 8])
 def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y: int, opencl: Backend) -> None:
-    (found,) = measured(of_starchart("nbody"), opencl, Input({"n": 100}), {"X": 16, "Y": y})
-    assert found.outcome is Outcome.OK, found.message
+    (run,) = measured(of_starchart("nbody"), opencl, Input({"n": 100}), {"X": 16, "Y": y})
+    assert run.outcome is Outcome.OK, run.message
 
 
 # ------------------------------------------------------------------------------------- large inputs

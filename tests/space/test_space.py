@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import time
 import tracemalloc
 from collections import Counter
@@ -12,10 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -121,13 +120,11 @@ TIED_COUNT = 64577
 
 
 def test_each_legal_configuration_is_counted_listed_and_indexed_once() -> None:
-    checked = small()
-    assert checked.raw_count == 4 * 6 * 2 * 3 * 2
-    assert checked.count == len(list(checked)) == len(brute_force(checked))
-    assert set(checked) == brute_force(checked)
-    assert {checked[index] for index in range(checked.count)} == set(checked)
+    checked, expected = small(), brute_force(small())
+    assert (checked.raw_count, checked.count) == (4 * 6 * 2 * 3 * 2, len(expected))
+    assert {checked[index] for index in range(len(expected))} == expected
     with pytest.raises(IndexError):
-        checked[checked.count]
+        checked[len(expected)]
 
 
 def test_a_constraint_that_no_parameter_decides_empties_the_space_or_does_nothing() -> None:
@@ -139,27 +136,21 @@ def test_a_constraint_that_no_parameter_decides_empties_the_space_or_does_nothin
 def test_what_cannot_be_computed_is_not_legal_and_says_with_which_values() -> None:
     checked = space({"F": (None, 1, 2), "A": (1, 2)}, "F * A < 4")
     assert checked.count == len(brute_force(checked)) == 3
-    printed = checked.why_illegal({"F": None, "A": 1}) or ""
-    assert "with F=absent, A=1: an absent flag can be compared" in printed
+    assert "with F=absent, A=1" in (checked.why_illegal({"F": None, "A": 1}) or "")
 
 
 # ------------------------------------------------------------------------------- drawing
 
 
-@pytest.mark.parametrize(("excluded", "count"), [(10, 2), (55, 20)])
-def test_samples_are_uniform_among_what_is_not_excluded(excluded: int, count: int) -> None:
-    checked, rng = small(), random.Random(count)
-    legal = list(checked)
-    exclude = set(rng.sample(legal, len(legal) * excluded // 60))
+def test_samples_are_uniform_among_what_is_not_excluded() -> None:
+    checked, rng = small(), random.Random(2)
+    exclude = set(rng.sample(list(checked), 14))
     drawn: Counter[Config] = Counter()
     for _ in range(300):
-        drawn.update(checked.sample(rng, count, exclude))
-    assert set(drawn) == set(legal) - exclude
-    if count < len(drawn):
-        # Each call draws without replacement, so that counts vary less than chi-square's.
-        assert chisquare(list(drawn.values())).pvalue > 1e-3
-    else:
-        assert set(drawn.values()) == {300}
+        drawn.update(checked.sample(rng, 2, exclude))
+    assert set(drawn) == set(checked) - exclude
+    # Each call draws without replacement, so that counts vary less than chi-square's.
+    assert chisquare(list(drawn.values())).pvalue > 1e-3
 
 
 def test_fewer_are_sampled_where_there_are_no_more() -> None:
@@ -184,15 +175,12 @@ def test_an_empty_space_gives_nothing() -> None:
 def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error() -> None:
     checked, expected = tied(), TIED_COUNT
     assert checked.count is None
-    for seed in range(2):
-        estimate, error = checked.estimate_count(random.Random(seed))
-        assert 0 < error < 0.1 * expected
-        assert abs(estimate - expected) < 4 * error
+    estimate, error = checked.estimate_count(random.Random(0))
+    assert abs(estimate - expected) < 4 * error < 0.4 * expected
     # Nothing is found, and still there is an error.
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 17) for i in range(6)}
     estimate, error = space(domains, " * ".join(domains) + " == 1").estimate_count(random.Random(0))
     assert abs(estimate - 1) <= 2 * error
-    assert small().estimate_count(random.Random(0)) == (small().count, 0.0), "it is counted"
 
 
 @pytest.mark.usefixtures("short_of_room")
@@ -210,29 +198,31 @@ def test_a_space_that_is_too_large_to_count_is_sampled_and_iterated_by_rejection
 # ------------------------------------------------------------------------------- judging
 
 
-def test_a_broken_constraint_is_told_with_its_values() -> None:
+def test_a_broken_constraint_is_printed_with_its_values() -> None:
     config: dict[str, Value] = {"A": 8, "B": 2, "C": False, "D": "row", "E": 1}
-    assert small().why_illegal(config) == "`A * B <= limit` is false with A=8, B=2, limit=12"
+    assert "with A=8, B=2, limit=12" in (small().why_illegal(config) or "")
     assert not small().is_legal(config)
     assert small().why_illegal({**config, "A": 4}) is None
 
 
-def test_what_is_no_point_is_told_by_its_parameter() -> None:
+def test_what_is_no_point_is_refused_by_its_parameter() -> None:
     checked = space({"A": (1, 2), "B": ("x", "y")})
-    unknown = "`Z` is not a parameter; there are A, B"
-    assert checked.why_illegal({"A": 1, "B": "x", "Z": 1}) == unknown
-    assert checked.why_illegal({"A": 1}) == "it has no value for B"
-    assert checked.why_illegal({"A": 3, "B": "x"}) == "A=3 is not one of its values"
+    for values, name in (
+        ({"A": 1, "B": "x", "Z": 1}, "`Z`"),
+        ({"A": 1}, "B"),
+        ({"A": 3, "B": "x"}, "A=3"),
+    ):
+        assert name in (checked.why_illegal(values) or "")
 
 
-@pytest.mark.parametrize("values", [(1, 2), (True, False), (1.0, 2.0), ("1", "2"), range(1, 3)])
-def test_a_value_of_another_type_is_another_value(values: Sequence[Value]) -> None:
-    checked = space({"A": values})
-    for value in (1, True, 1.0, "1"):
-        own = any(type(value) is type(v) and value == v for v in values)
-        assert checked.is_legal({"A": value}) is own
-        place = checked.parameters[0].position(value)
-        assert place == (list(values).index(value) if own else None)
+def test_a_value_of_another_type_is_another_value() -> None:
+    domains: list[Sequence[Value]] = [(1, 2), (True, False), (1.0, 2.0), ("1", "2"), range(1, 3)]
+    for values in domains:
+        checked = space({"A": values})
+        for value in (1, True, 1.0, "1"):
+            is_first = type(value) is type(values[0])
+            assert checked.is_legal({"A": value}) is is_first
+            assert (checked.parameters[0].position(value) == 0) is is_first
 
 
 # ---------------------------------------------------------------------------- neighbours
@@ -246,24 +236,24 @@ def places(checked: Space, config: Config) -> PointArray:
     return checked.encode_all([config])[0]
 
 
-@pytest.mark.usefixtures("short_of_room")
-def test_where_rejection_finds_nothing_the_default_is_the_nearest_that_is_known() -> None:
-    domains: dict[str, Sequence[Value]] = {f"P{i}": range(17) for i in range(6)}
-    total = " + ".join(domains)
-    checked = space(domains, f"{total} == 0")
-    start = Config(dict.fromkeys(domains, 16))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("harness.space.space._MAX_DRAWS", 100)
-        assert checked.nearest_legal(start, random.Random(0)) == checked.default
+def test_where_rejection_finds_nothing_it_ends_and_the_default_is_the_nearest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (10,))
+    monkeypatch.setattr("harness.space.space._MAX_DRAWS", 100)
+    domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 18) for i in range(6)}
+    checked = space(domains, " * ".join(domains) + " == 1")
+    start = Config(dict.fromkeys(domains, 17))
+    assert checked.nearest_legal(start, random.Random(0)) == checked.default
+    assert checked.sample_points(np.random.default_rng(0), 5).shape == (0, 6)
 
 
 def test_distance_is_the_relative_step_on_scales_and_one_elsewhere() -> None:
     checked = small()
-    one = Config({"A": 1, "B": 1, "C": False, "D": "row", "E": 1})
+    first = Config({"A": 1, "B": 1, "C": False, "D": "row", "E": 1})
     other = Config({"A": 4, "B": 6, "C": False, "D": "block", "E": 1})
-    assert checked.distance(one, other) == pytest.approx(2 / 3 + 1 + 1)
-    assert checked.distance(other, one) == checked.distance(one, other)
-    assert checked.distance(one, one) == 0
+    for start, end, distance in ((first, other, 8 / 3), (other, first, 8 / 3), (first, first, 0)):
+        assert checked.distance(start, end) == pytest.approx(distance)
 
 
 # -------------------------------------------------------------- inputs, devices, launches
@@ -275,13 +265,13 @@ def on_device(spec: Spec, limits: DeviceLimits | None, compiler: str | None = No
 
 def test_flags_of_other_compilers_stay_absent(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, FLAGGED)
-    spaces = {compiler: on_device(spec, None, compiler) for compiler in (None, "nvcc", "opencl")}
-    names = {compiler: [p.name for p in each.parameters] for compiler, each in spaces.items()}
-    assert names[None] == ["BLOCK", "TILE"]
-    assert names["nvcc"] == ["BLOCK", "TILE", "maxrregcount"]
-    assert names["opencl"][:2] == ["BLOCK", "TILE"]
-    assert "maxrregcount" not in names["opencl"]
-    assert len(names["opencl"]) == 3
+    for compiler, flags in (
+        (None, set()),
+        ("nvcc", {"maxrregcount"}),
+        ("opencl", {"cl_mad_enable"}),
+    ):
+        names = {p.name for p in on_device(spec, None, compiler).parameters}
+        assert names == {"BLOCK", "TILE"} | flags
     # The constraint over the flag holds where it is absent, whatever BLOCK is.
     assert {c["BLOCK"] for c in on_device(spec, None)} == {16, 32, 64, 128, 256, 512, 1024}
     flagged = [c for c in on_device(spec, None, "nvcc") if c["maxrregcount"] is not None]
@@ -291,39 +281,36 @@ def test_flags_of_other_compilers_stay_absent(tmp_path: Path) -> None:
 def test_constraints_may_name_the_limits_of_a_device(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, FLAGGED)
     assert on_device(spec, None).is_legal({"BLOCK": 1024, "TILE": 4}), "without a device"
-    assert on_device(spec, DEVICE).why_illegal({"BLOCK": 512, "TILE": 4}) == (
-        "`BLOCK * TILE * 4 <= max_local_bytes` is false with BLOCK=512, TILE=4, "
-        "max_local_bytes=4096"
-    )
+    why = on_device(spec, DEVICE).why_illegal({"BLOCK": 512, "TILE": 4}) or ""
+    assert "max_local_bytes=4096" in why
 
 
 def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, FLAGGED)
     checked = on_device(spec, DEVICE)
-    assert checked.why_illegal({"BLOCK": 512, "TILE": 1}) == (
-        "`BLOCK <= 256` is false with BLOCK=512; launch.group has at most 256 work-items in all "
-        "(max_group_size of the device): change BLOCK, or the expression"
-    )
-    assert checked.why_illegal({"BLOCK": 256, "TILE": 1}) == (
-        "`BLOCK <= 128` is false with BLOCK=256; launch.group is at most 128 on the device: "
-        "change BLOCK, or the expression"
-    )
     wide = ConstrainedSpace.of(spec, spec.inputs[1], DEVICE)
-    assert wide.why_illegal({"BLOCK": 32, "TILE": 1}) == (
-        "`(ceil_div(n, BLOCK * TILE)) <= 1000` is false with n=100000, BLOCK=32, TILE=1; "
-        "launch.grid is at most 1,000 on the device: change BLOCK, TILE, or the expression"
-    )
+    for of, block, why in (
+        (checked, 512, "`BLOCK <= 256` is false with BLOCK=512; .*max_group_size"),
+        (checked, 256, "`BLOCK <= 128` is false with BLOCK=256; launch.group"),
+        (wide, 32, "<= 1000` is false with n=100000, BLOCK=32, TILE=1; launch.grid"),
+    ):
+        assert re.search(why, of.why_illegal({"BLOCK": block, "TILE": 1}) or "")
     assert {c["BLOCK"] for c in checked} == {16, 32, 64, 128}
     assert {c["BLOCK"] * c["TILE"] for c in wide} == {128, 192, 256, 384, 512}  # type: ignore[operator]
 
 
+def launched(
+    values: Sequence[Value], limits: DeviceLimits | None = DEVICE, grid: str = "1", **plan: str
+) -> ConstrainedSpace:
+    """A space of X whose groups have one work-item, or as `plan` says."""
+    launch = LaunchPlan(group=["1"], grid=[grid], **plan)
+    return ConstrainedSpace([parameter("X", values)], (), {"n": 5, "m": "a"}, limits, launch)
+
+
 def test_launch_of_no_group_is_illegal_on_a_device() -> None:
-    plan = LaunchPlan(group=["X"], grid=["n // X"])
-    checked = ConstrainedSpace([parameter("X", (16, 64))], (), {"n": 32}, DEVICE, plan)
-    assert checked.why_illegal({"X": 64}) == (
-        "`(n // X) >= 1` is false with n=32, X=64; launch.grid begins at 1: change X, or the "
-        "expression"
-    )
+    why = launched((4, 64), grid="n // X").why_illegal({"X": 64})
+    assert why is not None
+    assert "`(n // X) >= 1` is false with n=5, X=64" in why
 
 
 def test_a_launch_has_the_sizes_of_its_expressions(tmp_path: Path) -> None:
@@ -331,45 +318,32 @@ def test_a_launch_has_the_sizes_of_its_expressions(tmp_path: Path) -> None:
     launch = on_device(spec, None).launch(Config({"BLOCK": 64, "TILE": 3}), "kernel", ["a", "b"])
     assert (launch.group, launch.grid) == ((64,), (22,))
     assert (launch.function, launch.arguments) == ("kernel", ("a", "b"))
-    plan = LaunchPlan(group=["sqrt(X)"], grid=["X / 2"])  # whole numbers, though floats
-    checked = ConstrainedSpace([parameter("X", (16,))], launch=plan)
-    launch = checked.launch(Config({"X": 16}), "kernel", ())
-    assert repr((launch.group, launch.grid)) == "((4,), (8,))"
+    computed = launched((16,), grid="sqrt(X) / 2").launch(Config({"X": 16}), "kernel", ())
+    assert repr(computed.grid) == "(2,)", "a whole number, though a float"
 
 
-@pytest.mark.parametrize(
-    ("size", "found"), [("n / X", "2.5"), ("X - 2", "0"), ("n / 0", "nan"), ("m", "a")]
-)
-def test_a_launch_size_that_is_no_whole_number_is_refused(size: str, found: str) -> None:
-    plan = LaunchPlan(group=["X"], grid=[size])
-    checked = ConstrainedSpace([parameter("X", (2, 4))], (), {"n": 5, "m": "a"}, None, plan)
-    with pytest.raises(ExpressionError) as raised:
-        checked.launch(Config({"X": 2}), "kernel", ())
-    text = f"the launch size `{size}` must be a whole number from 1, but is {found}"
-    assert str(raised.value) == text
+def test_a_launch_size_that_is_no_whole_number_is_refused() -> None:
+    for size, value in {"n / X": "2.5", "X - 2": "0", "n / 0": "nan", "m": "a"}.items():
+        checked = launched((2, 4), None, size)
+        with pytest.raises(ExpressionError, match=f"`{size}` .* is {value}$"):
+            checked.launch(Config({"X": 2}), "kernel", ())
 
 
 def test_shared_memory_lies_within_that_of_a_group_that_asks_for_it() -> None:
-    plan = LaunchPlan(group=["X"], grid=["1"], shared="X * 1024 - 4096")
     asking = replace(DEVICE, opt_in_local_bytes=8192)
     for limits, legal in ((DEVICE, {4, 8}), (asking, {4, 8, 12})):
-        checked = ConstrainedSpace([parameter("X", (2, 4, 8, 12, 16))], (), {}, limits, plan)
+        checked = launched((2, 4, 8, 12, 16), limits, shared="X * 1024 - 4096")
         assert {config["X"] for config in checked} == legal
-    assert checked.launch(Config({"X": 4}), "f", ()).shared_bytes == 0
-    assert checked.launch(Config({"X": 8}), "f", ()).shared_bytes == 4096
-    with pytest.raises(ExpressionError, match="must be a whole number from 0, but is -2048"):
+    for x, shared_bytes in {4: 0, 8: 4096}.items():
+        assert checked.launch(Config({"X": x}), "f", ()).shared_bytes == shared_bytes
+    with pytest.raises(ExpressionError, match="-2048"):
         checked.launch(Config({"X": 2}), "f", ())
 
 
 def test_carveout_is_a_percentage_or_the_drivers_choice() -> None:
-    plan = LaunchPlan(group=["1"], grid=["1"], carveout="X * 25")
-    parameters = parameter("X", (0, 3, 4, 5)), parameter("Y", (-1,))
-    checked = ConstrainedSpace(parameters, (), {}, DEVICE, plan)
-    assert {config["X"] for config in checked} == {0, 3, 4}
-    assert checked.launch(Config({"X": 3, "Y": -1}), "f", ()).carveout == 75
-    plan = LaunchPlan(group=["1"], grid=["1"], carveout="X")
-    drivers = ConstrainedSpace([parameter("X", (-2, -1))], (), {}, DEVICE, plan)
-    assert {config["X"] for config in drivers} == {-1}
+    checked = launched((-2, -1, 75, 100, 101), carveout="X")
+    assert {config["X"] for config in checked} == {-1, 75, 100}
+    assert checked.launch(Config({"X": 75}), "f", ()).carveout == 75
 
 
 # ------------------------------------------------------------------------------ laziness
@@ -389,33 +363,19 @@ def unbounded() -> Space:
 
 @pytest.mark.parametrize("made", [billions, tied, unbounded])
 def test_space_of_billions_answers_at_once_in_little_memory(made: Callable[[], Space]) -> None:
-    made().sample(random.Random(0))  # what numpy sets up once is not counted
     began = time.process_time()
     checked, rng = made(), random.Random(0)
     drawn = checked.sample(rng, 5)
-    assert all(checked.is_legal(config) for config in drawn)
+    assert [checked.is_legal(config) for config in drawn] == [True] * 5
     assert len(neighbours(checked, drawn[0])) > 0
     anywhere = Config({p.name: rng.choice(p.values) for p in checked.parameters})
     assert checked.is_legal(checked.nearest_legal(anywhere, rng))
     assert time.process_time() - began < 10
-    assert len(drawn) == 5
     tracemalloc.start()
     made().sample(rng, 5)
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak_bytes < 40e6
-
-
-def test_drawing_beside_thousands_that_were_measured_stays_quick() -> None:
-    domains: dict[str, Sequence[Value]] = {name: range(1, 17) for name in "ABC"}
-    checked, rng = space(domains, "A * B <= 200"), random.Random(0)
-    assert checked.count is not None
-    measured = set(checked.sample(rng, checked.count - 200))
-    began = time.process_time()
-    for _ in range(100):
-        measured.update(checked.sample(rng, 1, measured))
-    assert time.process_time() - began < 10
-    assert len(measured) == checked.count - 100
 
 
 # --------------------------------------------------------------------------------- points as arrays
@@ -446,49 +406,30 @@ def test_samples_that_are_left_to_rejection_are_uniform(monkeypatch: pytest.Monk
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (6,))
     checked = small()
     assert checked.count is None
-    drawn = checked.sample_points(np.random.default_rng(1), 5000)
+    drawn = checked.sample_points(np.random.default_rng(1), 2000)
     assert evenness(drawn, len(brute_force(small()))) > 1e-3
 
 
 def test_samples_are_uniform_where_counts_exceed_64_bits() -> None:
-    names = [f"P{i}" for i in range(16)]
-    domains: dict[str, Sequence[Value]] = {name: range(1, 33) for name in names}
-    checked = space(domains, *(f"{a} <= {b}" for a, b in itertools.pairwise(names[:14])))
-    big = space({**domains, **{f"Q{i}": range(32) for i in range(8)}}, "P0 <= P1", "Q0 != Q1")
-    assert big.count is not None
-    assert big.count > 2**64
-    for wide in (checked, big):
-        drawn = wide.sample_points(np.random.default_rng(3), 4000)
-        assert all(map(wide.is_legal, map(wide.decode, rows(drawn[:500]))))
-    # Of an ascending chain from 1 to 32, the last of 14 is n with probability proportional to
-    # the number of chains of 13 up to n; of two in order, the first is n in 33 - n of 528.
-    first = np.bincount(drawn[:, 0], minlength=32)
-    expected = np.array([(32 - place) / 528 for place in range(32)])
-    assert chisquare(first, expected * 4000).pvalue > 1e-3
+    domains: dict[str, Sequence[Value]] = {f"P{i}": range(32) for i in range(24)}
+    wide = space(domains, "P0 <= P1", "P2 != P3")
+    assert wide.count == 528 * 32 * 31 * 32**20
+    drawn = wide.sample_points(np.random.default_rng(3), 2000)
+    assert all(map(wide.is_legal, map(wide.decode, rows(drawn[:100]))))
+    # Of two in order, the first is n in 32 - n of 528.
+    expected = [(32 - n) / 528 * 2000 for n in range(32)]
+    assert chisquare(np.bincount(drawn[:, 0], minlength=32), expected).pvalue > 1e-3
 
 
-def test_a_search_that_finds_nothing_by_rejection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 18) for i in range(6)}
-    checked = space(domains, " * ".join(domains) + " == 1")
-    monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (10,))
-    monkeypatch.setattr("harness.space.space._MAX_DRAWS", 2000)
-    assert checked.sample_points(np.random.default_rng(0), 5).shape == (0, 6)
-
-
-def near(here: int, extent: int) -> npt.NDArray[Any]:
-    spread = {number * (extent - 1) // 31 for number in range(32)}
-    wanted = {*range(max(0, here - 32), min(extent, here + 33)), *spread} - {here}
-    return np.array(sorted(wanted))
-
-
-@pytest.mark.parametrize("here", [0, 5, 700, 999])
-def test_of_many_values_the_near_ones_and_some_spread_over_all_are_neighbours(here: int) -> None:
+def test_of_many_values_the_near_ones_and_some_spread_over_all_are_neighbours() -> None:
     checked = space({"A": range(1000), "B": range(64)}, "A + B < 1040")
-    found = checked.neighbour_points(np.array([here, 3], dtype=np.int32))
-    changed = found[found[:, 0] != here]
-    assert changed[:, 0].tolist() == near(here, 1000).tolist()
-    same = found[found[:, 0] == here]
-    assert same[:, 1].tolist() == [n for n in range(64) if n != 3 and here + n < 1040]
+    for here in (0, 5, 700, 999):
+        near = range(max(0, here - 32), min(1000, here + 33))
+        spread = [number * 999 // 31 for number in range(32)]
+        changed = [(a, 3) for a in {*near, *spread} - {here}]
+        changed += [(here, b) for b in range(min(64, 1040 - here)) if b != 3]
+        listed = rows(checked.neighbour_points(np.array([here, 3], dtype=np.int32)))
+        assert sorted(listed) == sorted(changed)
 
 
 def test_ranges_of_more_values_than_32_bits_count_are_places_of_64_bits() -> None:
@@ -514,12 +455,12 @@ def listed_space(places: set[tuple[int, ...]], extents: Sequence[int]) -> Listed
     return ListedSpace(recorded, recording)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data(), st.sampled_from([(4, 3, 2), (2000, 5, 3), (2**31 - 1, 2**31 - 1, 2**31 - 1)]))
 def test_neighbours_in_a_recording_are_its_rows_that_differ_in_one_parameter(
     data: st.DataObject, extents: tuple[int, ...]
 ) -> None:
-    point = st.tuples(*(st.integers(0, 3).map(lambda n, e=extent: n % e) for extent in extents))
+    point = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1))
     recorded = data.draw(st.sets(point, min_size=1))
     checked = listed_space(recorded, extents)
     here = np.array(data.draw(point), np.int32)
@@ -530,18 +471,18 @@ def test_neighbours_in_a_recording_are_its_rows_that_differ_in_one_parameter(
 def test_samples_of_a_recording_are_its_rows_uniformly() -> None:
     recorded = {(a, b) for a in range(9) for b in range(7) if (a + b) % 3}
     checked = listed_space(recorded, (9, 7))
-    drawn = checked.sample_points(np.random.default_rng(2), 4000)
+    drawn = checked.sample_points(np.random.default_rng(2), 2000)
     assert set(rows(drawn)) == recorded
     every = np.array(all_places(checked), np.int32)
     assert set(rows(every[checked.are_legal(every)])) == recorded
     assert evenness(drawn, len(recorded)) > 1e-3
 
 
-def test_rows_whose_numbers_need_more_than_64_bits_are_told_apart() -> None:
+def test_rows_whose_numbers_need_more_than_64_bits_differ() -> None:
     rng = np.random.default_rng(5)
-    recorded = set(map(tuple, rng.integers(30, size=(3000, 20)).tolist()))
+    recorded = set(map(tuple, rng.integers(30, size=(1000, 20)).tolist()))
     checked = listed_space(recorded, (30,) * 20)
-    for place in sorted(recorded)[:50]:
+    for place in sorted(recorded)[:20]:
         moved = ((place[0] + 1) % 30, *place[1:])
         assert checked.is_legal(checked.decode(place))
         assert not checked.is_legal(checked.decode(moved))
@@ -569,14 +510,6 @@ def tiled(**values: Value) -> Space:
 # ---------------------------------------------------------------------------- counting
 
 
-def test_configurations_that_differ_in_what_does_not_matter_are_one() -> None:
-    # direct: 3; tiled: (1, 2, 4 with 3 PAD) of 3 BLOCK, and 8 with 3 PAD of 2; packed: 3 of 3
-    assert tiled().count == 3 + 2 * 3 + 3 * 3 + 3 * 2 + 3 * 3
-    assert tiled(m=4).count == 3 + 2 * 3 + 3 * 3 + 3 * 2 + 3
-    assert set(tiled()) == brute_force(tiled())
-    assert len(list(tiled())) == tiled().count
-
-
 def test_the_one_that_counts_has_the_default() -> None:
     config = Config({"IMPL": "packed", "TILE": 8, "PAD": 2, "WORD": 16, "BLOCK": 16})
     printed = tiled().canonical(config)
@@ -587,23 +520,17 @@ def test_the_one_that_counts_has_the_default() -> None:
 
 
 def test_what_is_no_point_stays_as_it_is() -> None:
-    for values in ({"IMPL": "direct"}, {"IMPL": "no", "TILE": 1, "PAD": 0, "WORD": 8, "BLOCK": 1}):
-        config = Config(values)
+    for config in (Config({"IMPL": "direct"}), Config({**tiled().default, "IMPL": "no"})):
         assert tiled().canonical(config) is config
 
 
 # ----------------------------------------------------------------------------- judging
 
 
-def test_what_does_not_matter_but_differs_is_told_with_what_decides() -> None:
-    config = {"IMPL": "direct", "TILE": 4, "PAD": 0, "WORD": None, "BLOCK": 16}
-    assert tiled().why_illegal(config) == (
-        "TILE does not matter where IMPL=direct, so it stays at its default 2"
-    )
+def test_what_does_not_matter_but_differs_is_named_with_what_decides() -> None:
     config = {"IMPL": "packed", "TILE": 2, "PAD": 0, "WORD": 8, "BLOCK": 16}
-    assert tiled(m=1).why_illegal(config) == (
-        "WORD does not matter where IMPL=packed, m=1, so it stays at its default absent"
-    )
+    why = tiled(m=1).why_illegal(config) or ""
+    assert re.search("WORD .* IMPL=packed, m=1, .* absent", why)
 
 
 def test_a_condition_on_a_device_waits_for_it() -> None:
@@ -674,7 +601,7 @@ def spaces(draw: st.DrawFn) -> Space:
     return space(domains, *texts, defaults=defaults, whens=whens, m=m)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(spaces(), st.integers(0, 99))
 def test_any_space_agrees_with_brute_force(checked: Space, seed: int) -> None:
     every, expected = every_point(checked), brute_force(checked)
@@ -690,10 +617,10 @@ def test_any_space_agrees_with_brute_force(checked: Space, seed: int) -> None:
         assert len(listed) == len(set(listed))
         assert set(listed) == steps(checked, printed)
         if expected:
-            found = checked.nearest_legal(start, random.Random(0))
-            assert found in expected
+            nearest = checked.nearest_legal(start, random.Random(0))
+            assert nearest in expected
             least = min(checked.distance(printed, other) for other in expected)
-            assert checked.distance(printed, found) == pytest.approx(least)
+            assert checked.distance(printed, nearest) == pytest.approx(least)
 
 
 # ------------------------------------------------------------------------- space files
@@ -717,10 +644,10 @@ def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path: Path) ->
     spec = make_spec(tmp_path, FILE)
     small, large = (ConstrainedSpace.of(spec, given, None, "nvcc") for given in spec.inputs)
     assert (small.count, large.count) == (3, 1 + 2 * (2 + 1 + 3))
-    found = Config({"BLOCK": 64, "TILE": 4, "use_fast_math": True, "maxrregcount": 33})
-    assert large.is_legal(found)
+    config = Config({"BLOCK": 64, "TILE": 4, "use_fast_math": True, "maxrregcount": 33})
+    assert large.is_legal(config)
     flags = {"use_fast_math": False, "maxrregcount": None}
-    assert small.canonical(found) == Config({"BLOCK": 64, "TILE": 1, **flags})
+    assert small.canonical(config) == Config({"BLOCK": 64, "TILE": 1, **flags})
     assert spec.parameters[2].options(True) == ("--use_fast_math",)
 
 
@@ -728,11 +655,8 @@ def test_check_lists_every_condition(tmp_path: Path, capsys: pytest.CaptureFixtu
     text = FILE.replace("TILE == 4}", "TILE * 64 <= max_local_bytes}")
     assert check([str(write_space(tmp_path, text)), "--no-compile"]) == 0
     printed = capsys.readouterr().out
-    assert "\n  TILE matters when BLOCK > 16 and n > 100; else it has its default\n" in printed
-    assert (
-        "use_fast_math matters when TILE * 64 <= max_local_bytes; else it has its default; "
-        "checked with a device or --arch, for max_local_bytes" in printed
-    )
+    assert "TILE matters when BLOCK > 16 and n > 100" in printed
+    assert re.search("use_fast_math matters when TILE .* for max_local_bytes", printed)
 
 
 def test_a_long_condition_does_not_get_too_long(tmp_path: Path) -> None:
@@ -756,7 +680,7 @@ inputs: {features: [n], values: [{n: 1000}, {n: 10}]}
 """
 
 
-def test_winners_and_seeds_are_tried_on_other_inputs_as_they_are_told_there(tmp_path: Path) -> None:
+def test_winners_and_seeds_are_tried_on_other_inputs_in_their_form_there(tmp_path: Path) -> None:
     def time_s(on: Input, config: Config) -> float:
         return 1 / (config["BLOCK"] * config["TILE"])  # type: ignore[operator]
 
@@ -766,8 +690,7 @@ def test_winners_and_seeds_are_tried_on_other_inputs_as_they_are_told_there(tmp_
         campaign.check_seeds()
         campaign.run()
     large, small = spec.inputs
-    asked = {given: {c for on, c in measurer.asked if on == given} for given in spec.inputs}
-    assert seed in asked[large]
-    assert Config({"BLOCK": 512, "TILE": 1}) in asked[small]
-    assert {config["TILE"] for config in asked[small]} == {1}
+    assert (large, seed) in measurer.asked
+    assert (small, Config({"BLOCK": 512, "TILE": 1})) in measurer.asked
+    assert {config["TILE"] for on, config in measurer.asked if on == small} == {1}
     assert len(measurer.asked) == len(set(measurer.asked))

@@ -38,22 +38,18 @@ def sources(line: CommandLine) -> dict[str, dict[str, Any]]:
     return {name: s.model_dump(exclude_defaults=True) for name, s in line.sources.items()}
 
 
-@pytest.mark.parametrize(
-    ("words", "n", "m"),
-    [
+def test_features_are_where_run_has_them(tmp_path: Path) -> None:
+    cases = (
         ('"{output}", "{n}", "{m}"', 1, 2),
         ('"{output}", fast, "{m}", "{n}"', 3, 2),
         ('"{output}", -n, "{n}", "{m}"', "-n", 3),
         ('"{output}", "--n={n}", "m={m}"', "--n", "m="),
         ('"{output}", "{T}", "{n}", -t, "{T}", "{m}"', 1, 2),
         ('taskset, "1", "{output}", "{n}", -, "{m}"', 1, 3),
-    ],
-)
-def test_features_are_found_where_run_has_them(
-    tmp_path: Path, words: str, n: int | str, m: int | str
-) -> None:
-    line = command_line(plan_of(tmp_path, words), ("n", "m"))
-    assert sources(line) == {"n": {"argument": n}, "m": {"argument": m}}
+    )
+    for words, n, m in cases:
+        line = command_line(plan_of(tmp_path, words), ("n", "m"))
+        assert sources(line) == {"n": {"argument": n}, "m": {"argument": m}}
 
 
 def test_a_seed_is_the_users_to_give(tmp_path: Path) -> None:
@@ -62,15 +58,13 @@ def test_a_seed_is_the_users_to_give(tmp_path: Path) -> None:
     line = command_line(plan, ("n", "m"))
     assert line.usage == "--seed=SEED N M"
     assert sources(line) == {"n": {"argument": 2}, "m": {"argument": 3}}
-    assert [name for name, _ in line.set_variables] == ["T"]
-    assert line.feature_variables == ()
 
 
 def test_words_that_parameters_set_are_inserted_with_their_options(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, '"{output}", "{T}", "{n}", -t, "{T}", "{m}", "--x={TILE}"')
     line = command_line(plan, ("n", "m"))
-    found = [(at, template.text) for at, template in line.inserted]
-    assert found == [(0, "{T}"), (1, "-t"), (1, "{T}"), (2, "--x={TILE}")]
+    inserted = [(at, template.text) for at, template in line.inserted]
+    assert inserted == [(0, "{T}"), (1, "-t"), (1, "{T}"), (2, "--x={TILE}")]
 
 
 def test_variables_are_set_by_parameters_features_or_the_space(tmp_path: Path) -> None:
@@ -85,10 +79,8 @@ def test_variables_are_set_by_parameters_features_or_the_space(tmp_path: Path) -
 def test_the_space_may_say_where_a_feature_is(tmp_path: Path) -> None:
     more = "features: {n: {file_size: 2}, m: {environment: M}}"
     plan = plan_of(tmp_path, '"{output}", "{T}", "{n}"', more)
-    assert sources(command_line(plan, ("n", "m"))) == {
-        "n": {"file_size": 2},
-        "m": {"environment": "M"},
-    }
+    line = command_line(plan, ("n", "m"))
+    assert sources(line) == {"n": {"file_size": 2}, "m": {"environment": "M"}}
 
 
 def test_the_sources_of_features_change_no_measurement(tmp_path: Path) -> None:
@@ -101,48 +93,41 @@ def test_the_sources_of_features_change_no_measurement(tmp_path: Path) -> None:
     assert stated.program_parts == without.program_parts
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        ('"{output}", "{n}"', "no argument of `run` is the feature m; say where"),
-        ('"{output}", "{n}", "in{m}.txt"', "no argument of `run` is the feature m"),
-        ('"{output}", "{n}", "{m}{T}"', "`{m}{T}` in `run` has a feature and a parameter"),
-        ('mpirun, "{n}", "{output}", "{m}"', "`{n}` stands before the program"),
-        ('./wrap, "{output}", "{n}", "{m}"', "which is in the space's folder"),
-        ('valgrind, "--of={output}", "{n}", "{m}"', "within a word, or twice"),
-        ('"{output}", "{n}", "{m}", "{source}"', "within a word, or twice"),
-    ],
-)
-def test_what_cannot_be_launched_says_why(tmp_path: Path, words: str, why: str) -> None:
-    plan = plan_of(tmp_path, words)
-    with pytest.raises(NoLauncher) as raised:
-        command_line(plan, ("n", "m"))
-    assert why in str(raised.value)
+def test_what_cannot_be_launched_says_why(tmp_path: Path) -> None:
+    cases = {
+        '"{output}", "{n}"': "feature m",
+        '"{output}", "{n}", "in{m}.txt"': "feature m",
+        '"{output}", "{n}", "{m}{T}"': "`{m}{T}`",
+        'mpirun, "{n}", "{output}", "{m}"': "`{n}`",
+        './wrap, "{output}", "{n}", "{m}"': "folder",
+        'valgrind, "--of={output}", "{n}", "{m}"': "twice",
+        '"{output}", "{n}", "{m}", "{source}"': "twice",
+    }
+    for words, fact in cases.items():
+        plan = plan_of(tmp_path, words)
+        with pytest.raises(NoLauncher, match=fact):
+            command_line(plan, ("n", "m"))
 
 
 def test_a_program_for_each_input_has_no_launcher(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, '"{output}", "{n}", "{m}"')
-    with pytest.raises(NoLauncher, match=r"`build` names `\{TILE\}`, so that each input"):
+    with pytest.raises(NoLauncher, match=r"`\{TILE\}`"):
         command_line(plan, ("TILE",))
 
 
-@pytest.mark.parametrize(
-    ("features", "fault"),
-    [
-        ("{nn: {argument: 1}}", "features.nn: `nn` is not a feature of `inputs`; did you mean `n`"),
-        ("{n: {argument: 0}}", "features.n.argument: arguments count from 1 to 65,535, but got 0"),
-        ("{n: {argument: 4294967297}}", "from 1 to 65,535, but got 4294967297"),
-        ("{n: {argument: size}}", "`size` is neither a position such as 1 nor an option such as"),
-        ("{n: {argument: 1, file_size: 1}}", "features.n: needs exactly one of `argument`"),
-        ("{n: {}}", "environment`, but has none"),
-        ("{n: {filesize: 1}}", "`filesize` is not a key here; did you mean `file_size`?"),
-    ],
-)
-def test_a_wrong_source_is_a_fault_of_its_line(tmp_path: Path, features: str, fault: str) -> None:
-    with pytest.raises(SpecError) as raised:
-        plan_of(tmp_path, '"{output}", "{T}", "{n}"', f"features: {features}")
-    assert "space.yaml:7: program.features" in str(raised.value)
-    assert fault in str(raised.value)
+def test_a_wrong_source_is_a_fault_of_its_line(tmp_path: Path) -> None:
+    cases = {
+        "{nn: {argument: 1}}": "nn: .* `n`",
+        "{n: {argument: 0}}": "n.argument: .* 0",
+        "{n: {argument: 4294967297}}": "4294967297",
+        "{n: {argument: size}}": "`size`",
+        "{n: {argument: 1, file_size: 1}}": "n: .* `argument`",
+        "{n: {}}": "none",
+        "{n: {filesize: 1}}": "`filesize` .* `file_size`",
+    }
+    for features, fact in cases.items():
+        with pytest.raises(SpecError, match=f"space.yaml:7: program.features.*{fact}"):
+            plan_of(tmp_path, '"{output}", "{T}", "{n}"', f"features: {features}")
 
 
 def test_booleans_are_words_as_in_the_measured_runs() -> None:

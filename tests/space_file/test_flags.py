@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -89,16 +89,17 @@ def selected(catalogue: Catalogue, names: Iterable[str]) -> list[str | dict[str,
 @pytest.mark.parametrize("name", FILES)
 def test_every_flag_of_a_shipped_catalogue_can_be_selected(name: str) -> None:
     catalogue = catalogue_of(name)
-    of_files = {name for name, flag in catalogue.flags.items() if flag.type == "files"}
-    found = resolve(catalogue, selected(catalogue, catalogue.flags), linked=True)
-    assert found.values.keys() == catalogue.flags.keys() - of_files
-    numbers = [flag for flag in catalogue.flags.values() if flag.type == "integer"]
-    assert all(flag.min == flag.values[0] <= flag.values[-1] <= flag.max for flag in numbers)
+    resolved = resolve(catalogue, selected(catalogue, catalogue.flags), linked=True)
+    for flag_name, flag in catalogue.flags.items():
+        assert (flag_name in resolved.values) is (flag.type != "files")
+        if flag.type == "integer":
+            assert flag.min == flag.values[0] <= flag.values[-1] <= flag.max
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_exact_flags_change_no_values_and_the_fast_math_family_does(name: str) -> None:
-    exact, fast = (resolve(catalogue_of(name), which) for which in ("exact", "fast_math"))
+    exact = resolve(catalogue_of(name), "exact")
+    fast = resolve(catalogue_of(name), "fast_math")
     assert not exact.changes_values
     assert fast.changes_values
     assert not exact.values.keys() & fast.values.keys()
@@ -110,10 +111,10 @@ NOT = re.compile(r"(^|[-_f])(no|dont|disable)[-_]")
 @pytest.mark.parametrize("name", FILES)
 def test_boolean_flags_pass_what_their_names_say(name: str) -> None:
     """`math_errno: true` as the name of `-fno-math-errno` would say the opposite."""
-    switches = {n: f for n, f in catalogue_of(name).flags.items() if f.type == "boolean"}
-    spelled = {n: re.sub(r"-X\w+ |-mllvm ", "", f.option).split()[0] for n, f in switches.items()}
-    wrong = [n for n, option in spelled.items() if bool(NOT.search(n)) != bool(NOT.search(option))]
-    assert not wrong, {n: switches[n].option for n in wrong}
+    for flag_name, flag in catalogue_of(name).flags.items():
+        if flag.type == "boolean":
+            option = re.sub(r"-X\w+ |-mllvm ", "", flag.option).split()[0]
+            assert bool(NOT.search(flag_name)) == bool(NOT.search(option)), flag.option
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -128,7 +129,7 @@ def test_constraints_are_such_that_any_flag_may_be_left_out(name: str) -> None:
 
 
 def test_compiler_without_a_catalogue_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"no catalogue of flags for 'nvc'.*`nvcc`"):
+    with pytest.raises(UsageError, match=r"'nvc'.*`nvcc`"):
         catalogue_of("nvc")
 
 
@@ -150,92 +151,82 @@ def test_exact_leaves_the_values_that_change_results(small: Catalogue) -> None:
     assert resolve(small, "exact").values["width"] == (1, 2)
 
 
-@pytest.mark.parametrize(
-    ("selection", "printed"),
-    [
-        ("defaults", "`defaults` is neither a flag nor a set; did you mean `default`?"),
-        ([{"default": {"values": [1]}}], "`default` is a set of flags; write it without values"),
-        (["fast", "-width"], "`-width` takes out nothing; there is fast"),
-        (["-width"], "`-width` takes out nothing; there is no flag before it"),
-        (["--width"], "`--width` is no name of a flag; did you mean `width`?"),
-        ([{"limit": {"max": 100}}], "`limit`: its range is 8 to 64 by 8"),
-        ([{"width": {"values": [3]}}], "`width`: 3 is not one of its values: 1, 2, 4"),
-        ([{"width": {"min": 2}}], "`width`: has no range; narrow it by `values`"),
-    ],
-)
-def test_selection_that_does_not_fit_says_why(
-    small: Catalogue, selection: str | list[str | Mapping[str, object]], printed: str
-) -> None:
-    with pytest.raises(UsageError) as refused:
-        resolve(small, selection)
-    assert printed in str(refused.value)
+def test_selection_that_does_not_fit_says_why(small: Catalogue) -> None:
+    cases = (
+        ("defaults", "`defaults` .* `default`"),
+        ([{"default": {"values": [1]}}], "`default` is a set"),
+        (["fast", "-width"], "`-width` .* there is fast"),
+        (["-width"], "`-width` .* no flag"),
+        (["--width"], "`--width` .* `width`"),
+        ([{"limit": {"max": 100}}], "`limit`: .* 8 to 64 by 8"),
+        ([{"width": {"values": [3]}}], "`width`: 3 .* 1, 2, 4"),
+        ([{"width": {"min": 2}}], "`width`: has no range"),
+    )
+    for selection, fact in cases:
+        with pytest.raises(UsageError, match=fact):
+            resolve(small, selection)
 
 
 def test_constraints_speak_of_the_selected_flags_alone(small: Catalogue) -> None:
-    def texts(names: list[str]) -> list[str]:
-        return [constraint.text for constraint in resolve(small, names).constraints]
-
-    assert texts(["fast", "width"]) == ["not fast or width != 4"]
+    assert resolve(small, ["fast", "unroll"]).constraints == ()
     # A limit needs `unroll`, which is not selected: then it has to be absent as well.
-    assert texts(["fast", "limit"]) == ["limit == absent or absent != absent"]
-    assert texts(["fast", "unroll"]) == []
-    (constraint,) = resolve(small, ["fast", "limit"]).constraints
+    for other, text in {
+        "width": "not fast or width != 4",
+        "limit": "limit == absent or absent != absent",
+    }.items():
+        (constraint,) = resolve(small, ["fast", other]).constraints
+        assert constraint.text == text
     assert constraint.names == {"limit"}
-    assert constraint.why_false({"limit": 8}) == (
-        "`limit == absent or unroll != absent` is false with limit=8"
-    )
+    assert "unroll != absent` is false with limit=8" in (constraint.why_false({"limit": 8}) or "")
 
 
 # ------------------------------------------------------------------------- asking a compiler
 
 
 def test_flag_that_acts_on_linked_programs_is_left_out_of_kernels(small: Catalogue) -> None:
-    found = resolve(small, "default")
-    assert list(found.values) == ["fast", "width", "limit", "unroll"]
-    assert found.notices == ("`link` acts only on a program that is linked; it is left out",)
+    resolved = resolve(small, "default")
+    assert list(resolved.values) == ["fast", "width", "limit", "unroll"]
+    assert "`link`" in " ".join(resolved.notices)
 
 
 def test_each_compiler_is_asked_once() -> None:
+    fast = Setting(("--fast",))
     first, again, other = Pretended("one", ["--fast"]), Pretended("one"), Pretended("other")
-    printed = [answers(compiler, [Setting(("--fast",))]) for compiler in (first, again, other)]
-    assert printed[0] == printed[1] != printed[2]
+    assert answers(first, [fast]) == answers(again, [fast]) != answers(other, [fast])
     assert not again.asked
     assert len(other.asked) == len(first.asked) > 0
 
 
 def test_compiler_that_refuses_an_empty_program_is_not_asked_for_flags() -> None:
-    class Broken(Pretended):
-        def try_out(self, setting: Setting) -> str | None:
-            return "no such target"
-
-    with pytest.raises(BackendUnavailable, match=r"refuses an empty program.*no such target"):
-        answers(Broken("broken"), [Setting(("--fast",))])
+    broken = Pretended("broken")
+    broken.try_out = lambda setting: "no such target"  # type: ignore[method-assign]
+    with pytest.raises(BackendUnavailable, match=r"empty program.*no such target"):
+        answers(broken, [Setting(("--fast",))])
 
 
 @needs_gcc
 def test_gcc_is_asked_and_its_warnings_of_conflict_count() -> None:
     gcc = ProbedCommand("gcc", Path(shutil.which("gcc") or ""))
-    words = ("-funroll-loops", "-fno-such-option", "-fassociative-math")
-    said = answers(gcc, [Setting((word,)) for word in words])
-    assert said[Setting(("-funroll-loops",))] is None
-    assert "-fno-such-option" in (said[Setting(("-fno-such-option",))] or "")
-    assert "disabled" in (said[Setting(("-fassociative-math",))] or "")
+    usual, missing, overruled = (
+        Setting((word,)) for word in ("-funroll-loops", "-fno-such-option", "-fassociative-math")
+    )
+    said = answers(gcc, [usual, missing, overruled])
+    assert said[usual] is None
+    assert "-fno-such-option" in (said[missing] or "")
+    assert "disabled" in (said[overruled] or "")
 
 
 @needs_nvcc
 def test_nvcc_is_asked_and_its_warnings_of_conflict_count() -> None:
     nvcc = ProbedCommand("nvcc", find_nvcc(), "sm_90")
-    known, driver, ptxas, adjusted = (
-        Setting(("--ftz=true",)),
-        Setting(("--no-such-option",)),
-        Setting(("-Xptxas", "--no-such-option")),
-        Setting(("--maxrregcount=16",)),
+    usual, missing, overruled = (
+        Setting(words)
+        for words in (("--ftz=true",), ("-Xptxas", "--no-such-option"), ("--maxrregcount=16",))
     )
-    said = answers(nvcc, [known, driver, ptxas, adjusted])
-    assert said[known] is None
-    assert "Unknown option" in (said[driver] or "")
-    assert "Unknown option" in (said[ptxas] or "")
-    assert "adjusting per thread register count" in (said[adjusted] or "")
+    said = answers(nvcc, [usual, missing, overruled])
+    assert said[usual] is None
+    assert "Unknown option" in (said[missing] or "")
+    assert "adjusting per thread register count" in (said[overruled] or "")
 
 
 # ------------------------------------------------------------------------- warnings of conflict
@@ -283,7 +274,7 @@ nvcc warning : Support for offline compilation for architectures prior to '<comp
 
 
 @pytest.mark.parametrize("compiler", CONFLICTS)
-def test_warnings_that_flags_are_not_obeyed_are_told_from_others(compiler: str) -> None:
+def test_warnings_of_disobeyed_flags_differ_from_others(compiler: str) -> None:
     lines = CONFLICTS[compiler].splitlines()
     assert conflicts(compiler, NOISE[compiler] + CONFLICTS[compiler] * 2) == tuple(lines)
 
@@ -296,13 +287,13 @@ RECORD = Path(__file__).parents[2] / "benchmarks" / "nvcc_flags.csv"
 
 def _config(setting: str) -> dict[str, Value] | None:
     """The values of a row's flags; None where the catalogue leaves one of the values out."""
-    config: dict[str, Value] = {name: CATALOGUE.flags[name].absent for name in CATALOGUE.flags}
+    config: dict[str, Value] = {name: flag.absent for name, flag in CATALOGUE.flags.items()}
     for part in setting.split():
         name, _, printed = part.partition("=")
-        there = [value for value in CATALOGUE.flags[name].values if str(value) == printed]
-        if not there:
+        values = {str(value): value for value in CATALOGUE.flags[name].values}
+        if printed not in values:
             return None
-        config[name] = there[0]
+        config[name] = values[printed]
     return config
 
 

@@ -40,7 +40,7 @@ def test_parameter_may_stand_in_the_kernels_name_alone(folder: Path) -> None:
     path.write_text(path.read_text().replace("BLOCK * UNROLL)", "BLOCK)"))
     assert load_spec(path).functions == ("scale<UNROLL>",)
     path.write_text(path.read_text().replace("scale<UNROLL>", "scale<2>"))
-    with pytest.raises(SpecError, match=r"nothing uses it: `UNROLL` stands neither in scale\.cu"):
+    with pytest.raises(SpecError, match=r"`UNROLL` .* scale\.cu"):
         load_spec(path)
 
 
@@ -49,14 +49,14 @@ def test_macro_named_as_a_template_parameter_needs_a_place_in_the_name(folder: P
     (folder / "scale.cu").write_text("template <int UNROLL> __global__ void scale(float *x) {}")
     load_spec(path)
     path.write_text(path.read_text().replace("scale<UNROLL>", "scale<2>"))
-    with pytest.raises(SpecError, match=r"UNROLL: .* macro .* would break; .* `scale<UNROLL>`"):
+    with pytest.raises(SpecError, match=r"UNROLL: .* `scale<UNROLL>`"):
         load_spec(path)
 
 
-@pytest.mark.parametrize("text", ["", "a b", "f<1", "f<int>; x", "f(\nint)", "::f", "1f", "f<>"])
-def test_text_that_names_no_kernel_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="names no kernel: write its name, such as `scale`"):
-        check_kernel_name(text)
+def test_text_that_names_no_kernel_is_refused() -> None:
+    for text in ("", "a b", "f<1", "f<int>; x", "f(\nint)", "::f", "1f", "f<>"):
+        with pytest.raises(ValueError, match="names no kernel"):
+            check_kernel_name(text)
 
 
 def test_opencl_takes_the_word_of_a_name() -> None:

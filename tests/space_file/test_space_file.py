@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,6 @@ from harness.space_file.program_model import ProgramSpaceFile, SpaceModel
 ROOT = Path(__file__).parents[2]
 BAD = Path(__file__).parents[1] / "data" / "bad_specs"
 PAGE = ROOT / "docs" / "reference" / "space.md"
-PROGRAMS_PAGE = ROOT / "docs" / "reference" / "program.md"
-SPACES = sorted((ROOT / "spaces").glob("*.yaml"))
 BAD_SPECS: Any = yaml.safe_load((BAD / "cases.yaml").read_text(encoding="utf-8"))
 
 WHOLE = """\
@@ -90,70 +88,54 @@ def sections_of(text: str) -> list[tuple[str, str]]:
     return [(part.partition(":")[0], part) for part in re.split(r"(?m)^(?=\w)", text) if part]
 
 
-def faults_of(folder: Path, content: bytes) -> str:
-    """What is said of a bad space in a folder with the files that such spaces name."""
-    (folder / "files").symlink_to(BAD / "files")
-    (folder / "space.yaml").write_bytes(content)
-    began = time.process_time()
-    with pytest.raises(SpecError) as caught:
-        load_spec(Path("space.yaml"))
-    assert time.process_time() - began < 5
-    return str(caught.value)
-
-
-@pytest.mark.parametrize("name", BAD_SPECS["cases"])
-def test_bad_space_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    case = BAD_SPECS["cases"][name]
-    base = BAD_SPECS["bases"][case.get("base", "kernel")]
-    text = case.get("text") or patched(base, case["patch"])
-    assert faults_of(tmp_path, text.encode()) == case["says"].strip()
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"", ": is empty; docs/reference/space.md shows what a space looks like"),
-        (b"# Latin-1\ntitle: caf\xe9\n", ": is not UTF-8 text (line 2, byte 20)"),
-        (bytes(range(256)), ": is not UTF-8 text (line 2, byte 128)"),
-        (
-            b"scale\n",
-            ":1: must be a mapping of keys to values, but is a single value; "
-            "docs/reference/space.md shows what a space looks like",
-        ),
-        (b"a:\n  b: " + b"9" * 1000, ":2: a number of 1,000 digits is too large"),
-        (
-            patched(WHOLE, f"constraints: [{' + '.join(['BLOCK'] * 1000)} > 0]\n").encode(),
-            ":8: constraints.0: an expression has at most 1,000 characters, but this one has "
-            "8,001; split it into several constraints",
-        ),
-    ],
-    ids=lambda value: repr(value)[:20],
-)
-def test_bad_bytes_are_refused_with_these_words(
-    content: bytes, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_bad_spaces_are_refused_with_these_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    content = content.replace(b"scale.", b"files/scale.")
-    assert faults_of(tmp_path, content) == f"space.yaml{says}"
+    Path("files").symlink_to(BAD / "files")
+    printed, expected = {}, {}
+    for name, case in BAD_SPECS["cases"].items():
+        base = BAD_SPECS["bases"][case.get("base", "kernel")]
+        text = case.get("text") or patched(base, case["patch"])
+        with pytest.raises(SpecError) as caught:
+            load(Path(), text)
+        printed[name] = str(caught.value)
+        expected[name] = case["says"].strip()
+    assert printed == expected
+
+
+def test_bytes_that_are_no_space_are_refused(folder: Path) -> None:
+    cases = (
+        (b"", "is empty"),
+        (b"# Latin-1\ntitle: caf\xe9\n", "line 2, byte 20"),
+        (bytes(range(256)), "line 2, byte 128"),
+        (b"scale\n", ":1: "),
+        (b"a:\n  b: " + b"9" * 1000, ":2: a number of 1,000 digits"),
+        (WHOLE.encode() + b"constraints: [" + b"1 + " * 250 + b"1]", ":8: .* 1,001"),
+    )
+    for content, says in cases:
+        path = folder / "space.yaml"
+        path.write_bytes(content)
+        with pytest.raises(SpecError, match=says):
+            load_spec(path)
 
 
 def test_faults_of_a_space_in_json_have_lines(tmp_path: Path) -> None:
     path = tmp_path / "space.json"
     path.write_text('{\n  "title": "x",\n  "kernal": {"function": "scale"}\n}\n')
-    with pytest.raises(SpecError, match=r"json:3: `kernal` is not a key here; did you mean"):
+    with pytest.raises(SpecError, match="json:3: `kernal`"):
         load_spec(path)
 
 
 def test_folder_is_no_space(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="is a folder; name a file in it"):
+    with pytest.raises(SpecError, match="is a folder"):
         load_spec(tmp_path)
 
 
-def test_faults_of_several_files_are_told_together(folder: Path) -> None:
-    paths = [folder / name for name in ("c.yaml", "a.yaml", "b.yaml")]
-    for path, name in zip(paths, ("[]", "1", "a b"), strict=True):
-        path.write_text(WHOLE.replace("name: scale", f"name: {name}"))
+def test_faults_of_several_files_come_together(folder: Path) -> None:
+    paths = [folder / name for name in ("b.yaml", "a.yaml")]
+    for path in paths:
+        path.write_text(WHOLE.replace("name: scale", "name: []"))
     with pytest.raises(SpecError) as caught:
         load_specs(paths)
     assert [fault.path for fault in caught.value.faults] == sorted(map(str, paths))
@@ -161,7 +143,7 @@ def test_faults_of_several_files_are_told_together(folder: Path) -> None:
 
 def test_missing_file_names_its_neighbours(folder: Path) -> None:
     (folder / "other.yaml").touch()
-    with pytest.raises(SpecError, match=r"space\.yaml: does not exist; in .* are other\.yaml"):
+    with pytest.raises(SpecError, match=r"space\.yaml: .* other\.yaml"):
         load_spec(folder / "space.yaml")
 
 
@@ -173,24 +155,24 @@ def test_pipe_is_read_neither_as_a_space_nor_as_a_source_or_host(folder: Path) -
         load_spec(folder / "pipe.yaml")
     with pytest.raises(SpecError) as caught:
         load(folder, WHOLE)
-    texts = [fault.text.rpartition(" is ")[2] for fault in caught.value.faults]
-    assert texts == ["not a regular file"] * 2
+    assert str(caught.value).count("not a regular file") == 2
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 250_000, "- " * 120_000, "a: 1\n" * 50_000, "9" * 250_000, "'" * 99_999]
-)
-def test_large_nonsense_is_refused_in_seconds(folder: Path, text: str) -> None:
-    began = time.process_time()
-    with pytest.raises(SpecError):
-        load(folder, text)
-    assert time.process_time() - began < 10
+def test_large_nonsense_is_refused_in_seconds(folder: Path) -> None:
+    for text in ("[" * 250_000, "- " * 120_000, "a: 1\n" * 9_999, "9" * 250_000, "'" * 99_999):
+        began = time.process_time()
+        with pytest.raises(SpecError):
+            load(folder, text)
+        assert time.process_time() - began < 10
 
 
 def test_what_is_over_a_limit_is_unparsed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_module, "MAX_NODES", 1000)
     with pytest.raises(SpecError, match=r"space\.yaml:3: .*more than 1,000 values"):
         load(folder, f"a: [1,\n  2,\n  {'3, ' * 1000}]\n")
+    lists = "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 10}]\n" for n in range(1, 9))
+    with pytest.raises(SpecError, match=r"space\.yaml:1: .*counting what each alias"):
+        load(folder, f"a0: &a0 [ha]\n{lists}")
     monkeypatch.setattr(document_module, "MAX_BYTES", 1000)
     with pytest.raises(SpecError, match="is longer than 1,000 bytes"):
         load(folder, "# " + "x" * 1000)
@@ -208,18 +190,15 @@ def test_host_module_is_not_run(folder: Path) -> None:
     assert load(folder, WHOLE).name == "scale"
 
 
-@pytest.mark.parametrize(
-    "definition",
-    [
+def test_host_function_may_come_from_elsewhere(folder: Path) -> None:
+    for definition in (
         "from other import reference",
         "from other import anything as reference",
         "reference = make()",
         "reference: object = make()",
-    ],
-)
-def test_host_function_may_come_from_elsewhere(folder: Path, definition: str) -> None:
-    (folder / "scale.py").write_text(f"def arguments(features, rng): ...\n{definition}\n")
-    assert load(folder, WHOLE).name == "scale"
+    ):
+        (folder / "scale.py").write_text(f"def arguments(features, rng): ...\n{definition}\n")
+        assert load(folder, WHOLE).name == "scale"
 
 
 def test_constraint_on_a_device_waits_for_it_but_not_with_its_types(folder: Path) -> None:
@@ -233,11 +212,11 @@ def test_space_too_large_to_count_is_judged_by_its_default(folder: Path) -> None
     wide = "{type: integer, min: 1, max: 9007199254740992, default: 1}"
     text = re.sub("UNROLL: .*", f"UNROLL: {wide}", WHOLE)
     assert load(folder, text + "constraints: [UNROLL % BLOCK == 1]\n").name == "scale"
-    with pytest.raises(SpecError, match="the default configuration is illegal"):
+    with pytest.raises(SpecError, match=r"default .* illegal"):
         load(folder, text + "constraints: [UNROLL % BLOCK == 2]\n")
 
 
-def test_fault_on_many_inputs_is_told_once(folder: Path) -> None:
+def test_fault_on_many_inputs_is_reported_once(folder: Path) -> None:
     inputs = ", ".join(f"{{n: {n}}}" for n in range(1, 400))
     text = re.sub("values: .{n.*", f"values: [{inputs}]}}", WHOLE)
     with pytest.raises(SpecError) as caught:
@@ -248,43 +227,41 @@ def test_fault_on_many_inputs_is_told_once(folder: Path) -> None:
 # ----------------------------------------------------------------------- what loads
 
 
-@pytest.mark.parametrize("path", SPACES, ids=lambda path: path.name)
-def test_every_committed_space_loads(path: Path) -> None:
-    assert load_spec(path).inputs
+def test_every_committed_space_loads() -> None:
+    for spec in load_specs((ROOT / "spaces").glob("*.yaml")):
+        assert spec.inputs
 
 
-def test_spec_carries_what_the_file_says() -> None:
+def test_spec_has_what_the_file_says() -> None:
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     assert (spec.name, spec.functions, spec.features) == ("mvmul", ("mvmul",), ("m", "n"))
-    assert [p.name for p in spec.parameters] == ["THRD", "LU", "X_CACHE"]
-    assert [p.default for p in spec.parameters] == [256, 1, 1]
+    assert {p.name: p.default for p in spec.parameters} == {"THRD": 256, "LU": 1, "X_CACHE": 1}
     assert spec.sources["cuda"] is spec.sources["opencl"]
-    assert [c.expression.text for c in spec.constraints] == ["LU <= sqrt(THRD) / 4"]
-    assert "LU <= sqrt" in spec.path.read_text().splitlines()[spec.constraints[0].line - 1]
+    (constraint,) = spec.constraints
+    assert constraint.expression.text == "LU <= sqrt(THRD) / 4"
+    assert "LU <= sqrt" in spec.path.read_text().splitlines()[constraint.line - 1]
     assert [e.text for e in spec.launch.grid] == ["ceil_div(m, sqrt(THRD))", "1"]
     assert dict(spec.inputs[0]) == {"m": 16, "n": 65536}
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "values"),
-    [
-        ("{values: [1, 2, 4], default: 1}", "ordered", [1, 2, 4]),
-        ("{values: [0.5, 1, 1e2], default: 1}", "ordered", [0.5, 1, 100.0]),
-        ("{values: [4, 1], default: 1}", "enum", [4, 1]),
-        ("{values: [on, off], default: on}", "enum", ["on", "off"]),
-        ("{values: [true, 2], default: true}", "enum", [True, 2]),
-        ("{type: values, values: [1], default: 1}", "ordered", [1]),
-        ("{type: integer, min: 1, max: 4, default: 2}", "integer", [1, 2, 3, 4]),
-        ("{type: integer, min: 1, max: 8, step: 3, default: 4}", "ordered", [1, 4, 7]),
-        ("{type: log_integer, min: 2, max: 4, default: 2}", "log_integer", [2, 3, 4]),
-        ("{type: power_of_two, min: 2, max: 8, default: 4}", "power_of_two", [2, 4, 8]),
-        ("{type: boolean, default: true}", "boolean", [False, True]),
-    ],
-)
-def test_kinds_of_parameters(folder: Path, text: str, kind: str, values: list[object]) -> None:
-    found = parameter(folder, text)
-    assert (found.kind, found.role) == (kind, "source")
-    assert repr(list(found.values)) == repr(values)
+def test_kinds_of_parameters(folder: Path) -> None:
+    cases = {
+        "{values: [1, 2, 4], default: 1}": "ordered [1, 2, 4]",
+        "{values: [0.5, 1, 1e2], default: 1}": "ordered [0.5, 1, 100.0]",
+        "{values: [4, 1], default: 1}": "enum [4, 1]",
+        "{values: [on, off], default: on}": "enum ['on', 'off']",
+        "{values: [true, 2], default: true}": "enum [True, 2]",
+        "{type: values, values: [1], default: 1}": "ordered [1]",
+        "{type: integer, min: 1, max: 4, default: 2}": "integer [1, 2, 3, 4]",
+        "{type: integer, min: 1, max: 8, step: 3, default: 4}": "ordered [1, 4, 7]",
+        "{type: log_integer, min: 2, max: 4, default: 2}": "log_integer [2, 3, 4]",
+        "{type: power_of_two, min: 2, max: 8, default: 4}": "power_of_two [2, 4, 8]",
+        "{type: boolean, default: true}": "boolean [False, True]",
+    }
+    for text, kind in cases.items():
+        tuned = parameter(folder, text)
+        assert f"{tuned.kind} {list(tuned.values)}" == kind
+        assert tuned.role == "source"
 
 
 def test_range_is_not_spread_out(folder: Path) -> None:
@@ -292,9 +269,8 @@ def test_range_is_not_spread_out(folder: Path) -> None:
     assert isinstance(wide.values, range)
 
 
-@pytest.mark.parametrize(
-    ("compiler", "text", "value", "options"),
-    [
+def test_flags_are_spelled_for_their_compiler(folder: Path) -> None:
+    cases = (
         ("nvcc", "use_fast_math: boolean", True, ("--use_fast_math",)),
         ("nvcc", "use_fast_math: boolean", False, ()),
         ("nvcc", "maxrregcount: {min: 16, max: 32}", 24, ("--maxrregcount=24",)),
@@ -304,15 +280,12 @@ def test_range_is_not_spread_out(folder: Path) -> None:
         ("nvcc", "x: {values: [a b], option: 'x={value}'}", "a b", ("x=a b",)),
         ("opencl", "cl-mad-enable: boolean", True, ("-cl-mad-enable",)),
         ("opencl", "cl-std: {values: [CL1.2, CL3.0]}", "CL3.0", ("-cl-std=CL3.0",)),
-    ],
-)
-def test_flags_are_spelled_for_their_compiler(
-    folder: Path, compiler: str, text: str, value: Any, options: tuple[str, ...]
-) -> None:
-    found = flag(folder, compiler, text)
-    assert (found.role, found.compiler) == ("flag", compiler)
-    assert found.options(value) == options
-    assert found.options(found.default) == ()
+    )
+    for compiler, text, value, options in cases:
+        tuned = flag(folder, compiler, text)
+        assert (tuned.role, tuned.compiler) == ("flag", compiler)
+        assert tuned.options(value) == options
+        assert tuned.options(tuned.default) == ()
 
 
 def test_flags_meet_only_their_own_compiler(folder: Path) -> None:
@@ -326,11 +299,11 @@ def test_flags_meet_only_their_own_compiler(folder: Path) -> None:
 def test_numbers_are_read_as_yaml_1_2_reads_them(tmp_path: Path) -> None:
     path = tmp_path / "numbers.yaml"
     path.write_text("a: [1e-4, 016, 0x10, 0o17, .inf, 1_000, 1:30, yes, True, ~, '1', 2020-01-01]")
-    expected = [1e-4, 16, 16, 15, float("inf"), "1_000", "1:30", "yes", True, None, "1"]
-    assert read_document(path).data == {"a": [*expected, "2020-01-01"]}
+    texts = ["1_000", "1:30", "yes", True, None, "1", "2020-01-01"]
+    assert read_document(path).data == {"a": [1e-4, 16, 16, 15, float("inf"), *texts]}
 
 
-def test_lines_are_known_through_aliases(tmp_path: Path) -> None:
+def test_aliases_have_lines(tmp_path: Path) -> None:
     path = tmp_path / "lines.yaml"
     path.write_text("a: &a\n  x: 1\nb:\n  - *a\n  - y: 2\n")
     document = read_document(path)
@@ -341,30 +314,29 @@ def test_lines_are_known_through_aliases(tmp_path: Path) -> None:
 
 
 def test_programs_differ_where_what_is_measured_differs(folder: Path) -> None:
-    first = load(folder, WHOLE)
-    wider = load(folder, WHOLE.replace("[1, 2, 4]", "[1, 2, 4, 8]"))
-    stricter = load(folder, WHOLE + "constraints: [BLOCK > UNROLL]\n")
-    conditional = load(folder, WHOLE.replace("default: 1}", "default: 1, when: n > 2000}"))
-    searched = (first, wider, stricter, conditional)
-    assert len({s.program_sha256 for s in searched}) == 1
-    assert len({s.space_sha256 for s in searched}) == 4
-    (folder / "scale.py").write_text((folder / "scale.py").read_text() + "CHANGED = 1\n")
-    assert load(folder, WHOLE).program_sha256 != first.program_sha256
-    assert load(folder, WHOLE + "verify: {rtol: 0.1}\n").program_sha256 != first.program_sha256
-    (folder / "scale.py").write_text((folder / "scale.py").read_text() + "import beside\n")
-    programs = set()
-    for value in (1, 2):
-        (folder / "beside.py").write_text(f"VALUE = {value}\n")
+    wider = WHOLE.replace("[1, 2, 4]", "[1, 2, 4, 8]")
+    stricter = WHOLE + "constraints: [BLOCK > UNROLL]\n"
+    conditional = WHOLE.replace("default: 1}", "default: 1, when: n > 2000}")
+    searched = [load(folder, text) for text in (WHOLE, wider, stricter, conditional)]
+    programs = {spec.program_sha256 for spec in searched}
+    assert len(programs) == 1
+    assert len({spec.space_sha256 for spec in searched}) == 4
+    programs.add(load(folder, WHOLE + "verify: {rtol: 0.1}\n").program_sha256)
+    for module in ("scale.py", "imported.py", "imported.py"):
+        with (folder / module).open("a") as file:
+            file.write("import imported\n")
         programs.add(load(folder, WHOLE).program_sha256)
-    assert len(programs) == 2, "what a host module imports is measured too"
+    assert len(programs) == 5, "what a host module imports is measured too"
 
 
 def test_bits_of_another_default_are_another_program(folder: Path) -> None:
-    text, changed = WHOLE + "verify: {bits: default}\n", ("default: 64", "default: 32")
-    assert load(folder, text).program_sha256 != load(folder, WHOLE).program_sha256
-    assert load(folder, text).program_sha256 != load(folder, text.replace(*changed)).program_sha256
-    other = load(folder, WHOLE.replace(*changed))
-    assert load(folder, WHOLE).program_sha256 == other.program_sha256
+    other = WHOLE.replace("default: 64", "default: 32")
+    bits = "verify: {bits: default}\n"
+    programs = {load(folder, text).program_sha256 for text in (WHOLE, other)}
+    assert len(programs) == 1
+    for text in (WHOLE, other):
+        programs.add(load(folder, text + bits).program_sha256)
+    assert len(programs) == 3
 
 
 def test_host_changed_after_loading_does_not_change_the_program(folder: Path) -> None:
@@ -376,18 +348,16 @@ def test_host_changed_after_loading_does_not_change_the_program(folder: Path) ->
 def test_measurement_options_may_be_changed_after_loading(folder: Path) -> None:
     spec = load(folder, WHOLE + "measure: {warmup: 3}\n")
     assert spec.with_measure({"repeats": 2}).measure == KernelMeasure(warmup=3, repeats=2)
-    with pytest.raises(UsageError, match=r"measure\.repeats: must be at least 1, but got 0"):
+    with pytest.raises(UsageError, match=r"measure\.repeats: .* 0"):
         spec.with_measure({"repeats": 0})
-    with pytest.raises(UsageError, match="`repeat` is not a key here; did you mean `repeats`"):
+    with pytest.raises(UsageError, match=r"`repeat` .* `repeats`"):
         spec.with_measure({"repeat": 3})
 
 
 def test_options_that_programs_lack_are_described_by_their_own_model(tmp_path: Path) -> None:
     (tmp_path / "run.sh").touch()
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match=r"^(?!.*did you mean `cache`).*`cache`"):
         load(tmp_path, SCRIPT).with_measure({"cache": "cold"})
-    assert "`cache` is not a key here" in str(error.value)
-    assert "did you mean `cache`" not in str(error.value)
 
 
 # ------------------------------------------------------------------------- extends
@@ -416,46 +386,40 @@ def test_program_and_its_expected_output_may_come_from_two_folders(tmp_path: Pat
     for name in ("run.sh", "inner.txt"):
         (tmp_path / name).touch()
     path = extending(tmp_path, "verify: {against: {file: out.txt}}\n", SCRIPT)
-    (path.parent / "out.txt").touch()
+    output = path.parent / "out.txt"
+    output.touch()
     plan = load_spec(path).program
     assert plan is not None
-    expected = plan.expected_file({"n": 1})
-    assert expected is not None
-    assert expected.samefile(path.parent / "out.txt")
+    assert output.samefile(plan.expected_file({"n": 1}) or "")
 
 
 def test_faults_name_the_file_and_line_that_they_stand_in(folder: Path) -> None:
     base = WHOLE + "constraints: [BLOCK > m]\n"
     path = extending(folder, "measure:\n  warmup: 0\n", base)
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(SpecError, match=r"inner/space\.yaml:4: measure\.warmup"):
         load_spec(path)
-    assert f"{path}:4: measure.warmup: must be at least 1" in str(caught.value)
     path.write_text("extends: ../base.yaml\nname: other\n")
-    with pytest.raises(SpecError, match=r"inner/\.\./base\.yaml:8: constraints\.0: `m` in"):
+    with pytest.raises(SpecError, match=r"inner/\.\./base\.yaml:8: constraints\.0: `m`"):
         load_spec(path)
     path.write_text("extends: ../base.yaml\n")
-    with pytest.raises(SpecError, match=r"inner/space\.yaml:1: needs `name`"):
+    with pytest.raises(SpecError, match=r"inner/space\.yaml:1: .*`name`"):
         load_spec(path)
 
 
-def test_program_that_extends_a_kernel_is_told_where_the_kernel_is(folder: Path) -> None:
+def test_program_that_extends_a_kernel_learns_where_the_kernel_is(folder: Path) -> None:
     path = extending(folder, "program: {run: [sh, x.sh], time: wall}\n")
-    fault = r"space\.yaml:3: .* remove `program`, or extend .*base\.yaml, with its `kernel`"
-    with pytest.raises(SpecError, match=fault):
+    with pytest.raises(SpecError, match=r"space\.yaml:3: .*base\.yaml, with its `kernel`"):
         load_spec(path)
 
 
-@pytest.mark.parametrize(
-    ("named", "message"),
-    [
-        ("none.yaml", r":1: extends: .*none\.yaml does not exist; in .* there are space\.yaml"),
-        ("space.yaml", r":1: extends: is circular: .*space\.yaml, .*space\.yaml; remove one"),
-        ("[]", r":1: extends: must be a text"),
-    ],
-)
-def test_file_that_cannot_be_extended_is_refused(folder: Path, named: str, message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        load(folder, f"extends: {named}\n{WHOLE}")
+def test_file_that_cannot_be_extended_is_refused(folder: Path) -> None:
+    for named, fact in {
+        "none": "none .* space.yaml",
+        "space.yaml": "circular",
+        "[]": "text",
+    }.items():
+        with pytest.raises(SpecError, match=f":1: extends: .*{fact}"):
+            load(folder, f"extends: {named}\n{WHOLE}")
 
 
 # -------------------------------------------------------------------- Python callables
@@ -487,20 +451,18 @@ def test_callable_is_read_without_being_run(tmp_path: Path) -> None:
     assert changed.program_sha256 != spec.program_sha256
 
 
-@pytest.mark.parametrize(
-    ("space", "module", "message"),
-    [
-        (IN_PYTHON, "def arguments(): ...\n", r"must define the function `build`, but"),
-        (IN_PYTHON, CALLABLE.replace("numba", "jax"), r"FRAMEWORK = 'jax'; expected one of numpy"),
-        (IN_PYTHON, CALLABLE.replace("TILE", "ROWS"), r"nothing uses it: `TILE` does not stand in"),
-        (IN_PYTHON, f"{CALLABLE}def launches(a, c): ...", r"defines `launches`, which is for ker"),
-        (f"{IN_PYTHON}launch: host\n", CALLABLE, r"`launch` is not a key here"),
-        (IN_PYTHON.replace("k.py}", "k.py, host: k.py}"), CALLABLE, r"`host` is not a key here"),
-    ],
-)
-def test_fault_of_a_callable_is_told(tmp_path: Path, space: str, module: str, message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        load_callable(tmp_path, space, module)
+def test_fault_of_a_callable_names_its_word(tmp_path: Path) -> None:
+    cases = (
+        (IN_PYTHON, "def arguments(): ...\n", "`build`"),
+        (IN_PYTHON, CALLABLE.replace("numba", "jax"), "jax"),
+        (IN_PYTHON, CALLABLE.replace("TILE", "ROWS"), "`TILE`"),
+        (IN_PYTHON, f"{CALLABLE}def launches(a, c): ...", "`launches`"),
+        (f"{IN_PYTHON}launch: host\n", CALLABLE, "`launch`"),
+        (IN_PYTHON.replace("k.py}", "k.py, host: k.py}"), CALLABLE, "`host`"),
+    )
+    for space, module, word in cases:
+        with pytest.raises(SpecError, match=word):
+            load_callable(tmp_path, space, module)
 
 
 # ----------------------------------------------------------------------- the schema
@@ -525,40 +487,31 @@ def test_schema_accepts_the_spaces_and_refuses_a_misspelt_key() -> None:
     schema = space_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
-    paths = sorted((ROOT / "spaces").rglob("*.yaml"))
-    assert any("extends" in read_document(path).data for path in paths)
-    for path in paths:
-        data = read_document(path).data
+    for name in ("mvmul", "blur_gcc", "python/softmax", "large/mvmul"):
+        data: Any = read_document(ROOT / "spaces" / f"{name}.yaml").data
         assert not list(validator.iter_errors(data))
-        assert list(validator.iter_errors({**data, "constrains": []}))
-        assert list(validator.iter_errors({**data, "parameters": {"B": {"values": [1]}}}))
+        for fault in ({"constrains": []}, {"parameters": {"B": {"values": [1]}}}):
+            assert list(validator.iter_errors(data | fault))
+    for block in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        data = yaml.safe_load(WHOLE) | yaml.safe_load(block)
+        assert not list(validator.iter_errors(data)), block
 
 
 # ------------------------------------------------------------------------- the page
 
 
-BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+def words_of_code(page: Path) -> set[str]:
+    codes = re.findall("`([^`]*)`", page.read_text(encoding="utf-8"))
+    return set(re.findall(r"\w+", " ".join(codes)))
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.split(":")[0])
-def test_every_example_of_the_page_fits_the_schema(block: str) -> None:
-    whole: dict[str, Any] = yaml.safe_load(WHOLE) | yaml.safe_load(block)
-    jsonschema = pytest.importorskip("jsonschema")
-    assert not list(jsonschema.Draft202012Validator(space_schema()).iter_errors(whole))
-
-
-KERNEL_KEYS = {*schema_keys(SpaceFile), *LIMIT_NAMES, *FUNCTIONS, *WORDS}
-
-
-@pytest.mark.parametrize(
-    ("key", "pages"),
-    [(key, (PAGE,)) for key in sorted(KERNEL_KEYS)]
-    + [(key, (PAGE,)) for key in sorted(schema_keys(PythonSpaceFile))]
-    + [(key, (PAGE, PROGRAMS_PAGE)) for key in sorted(schema_keys(ProgramSpaceFile))],
-)
-def test_pages_teach_every_key_and_word(key: str, pages: Sequence[Path]) -> None:
-    text = "".join(page.read_text(encoding="utf-8") for page in pages)
-    assert re.search(rf"`[^`]*\b{key}\b[^`]*`", text)
+def test_pages_teach_every_key_and_word() -> None:
+    on_page = words_of_code(PAGE)
+    for keys in (schema_keys(SpaceFile), schema_keys(PythonSpaceFile), LIMIT_NAMES):
+        assert set(keys) <= on_page
+    assert {*FUNCTIONS, *WORDS} <= on_page
+    on_page |= words_of_code(ROOT / "docs" / "reference" / "program.md")
+    assert set(schema_keys(ProgramSpaceFile)) <= on_page
 
 
 def test_words_describe_an_input_and_one_cuda_source_is_no_opencl(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,23 +31,28 @@ def test_throughput_is_relative_to_the_best_of_a_program_and_a_size() -> None:
 
 def measured(table: pd.DataFrame) -> list[Measurement]:
     """Return the rows as measurements, and two that nothing can be learnt from."""
-    rows = [
-        Measurement(Config({"VARIANT": number}), SIZE, Outcome.OK, Timing((time_s,)), observed=row)
-        for number, (time_s, row) in enumerate(
-            zip(table["time_s"], table[COLUMNS].to_dict("records"), strict=True)
-        )
-    ]
+    rows = []
+    for row in table.to_dict("records"):
+        observed = {name: row[name] for name in COLUMNS}
+        config, timing = Config({"VARIANT": len(rows)}), Timing((row["time_s"],))
+        rows.append(Measurement(config, SIZE, Outcome.OK, timing, observed=observed))
     bare = dataclasses.replace(rows[0], config=Config({"VARIANT": len(rows)}), observed={})
-    late = Measurement(Config({"VARIANT": len(rows) + 1}), SIZE, Outcome.TIMEOUT, message="late")
-    return [*rows, bare, dataclasses.replace(late, observed=rows[0].observed)]
+    late = Measurement(
+        Config({"VARIANT": len(rows) + 1}),
+        SIZE,
+        Outcome.TIMEOUT,
+        message="late",
+        observed=rows[0].observed,
+    )
+    return [*rows, bare, late]
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     """A database with the points of p0, p1 and p2, and of a kernel that is no stencil."""
     url = str(tmp_path / "stencil.db")
-    table = made_times(programs=3, points=60)
-    variant = Parameter("VARIANT", "integer", range(62), "choice", 0)
+    table = made_times(programs=3, points=30)
+    variant = Parameter("VARIANT", "integer", range(32), "choice", 0)
     with writing(url) as engine:
         store = Store(engine)
         for program, rows in table.groupby("program"):
@@ -66,37 +72,34 @@ def url(tmp_path: Path) -> str:
 def test_points_are_ordered_by_a_predictor_trained_on_other_stencils(
     url: str, tmp_path: Path
 ) -> None:
-    table = made_times(programs=3, points=60)
-    own, known = table[table["program"] == "p0"], table[table["program"] != "p0"]
-    shared = own.assign(design=[*known["design"][:15], *own["design"][15:]])
-    shared[COLUMNS].astype(int).to_csv(tmp_path / "p0.features.csv", index_label="VARIANT")
-    predictor = StencilPredictor(url, tmp_path / "p0.yaml")
-    order = predictor.order(ENVIRONMENT)
-    assert order is not None
-    assert sorted(c["VARIANT"] for c in order[0]) == list(range(60))
-    ranks = [int(config["VARIANT"]) for config in order[0]]  # type: ignore[arg-type]
-    times = own["time_s"].to_numpy()[ranks]
-    assert np.median(times[:20]) < np.median(times[20:])
-    assert order[1] == (
-        "ordered by a forest trained on 120 points of p1, p2; "
-        "25% of this space's designs are among theirs"
-    )
-    nearest = StencilPredictor(url, tmp_path / "p0.yaml", "PredictedKNN").order(ENVIRONMENT)
-    assert nearest is not None
-    assert nearest[0] != order[0]
-    assert {*nearest[0]} == {*order[0]}
-    assert nearest[1].startswith("ordered by nearest neighbours trained on 120 points of p1, p2; ")
+    table = made_times(programs=3, points=30)
+    points = table[:30]
+    designs = [*table["design"][30:45], *points["design"][15:]]
+    features = points[COLUMNS].assign(design=designs).astype(int)
+    features.to_csv(tmp_path / "p0.features.csv", index_label="VARIANT")
+    orders = set()
+    for predictor in (
+        StencilPredictor(url, tmp_path / "p0.yaml"),
+        StencilPredictor(url, tmp_path / "p0.yaml", "PredictedKNN"),
+    ):
+        configs, sentence = predictor.order(ENVIRONMENT) or ([], "")
+        ranks: list[Any] = [config["VARIANT"] for config in configs]
+        assert sorted(ranks) == list(range(30))
+        times = points["time_s"].to_numpy()[ranks]
+        assert np.median(times[:10]) < np.median(times[10:])
+        assert "60 points of p1, p2; 50%" in sentence
+        orders.add(tuple(ranks))
+    assert len(orders) == 2
     elsewhere = Environment("opencl", "device", "platform", "driver", "compiler")
     assert predictor.order(elsewhere) is None
 
 
 def test_only_a_stencils_space_can_be_ordered(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"is not a stencil's space: mvmul\.features\.csv is not"):
+    with pytest.raises(UsageError, match=r"mvmul\.features\.csv"):
         StencilPredictor("none.db", tmp_path / "mvmul.yaml")
 
 
 def test_points_of_another_version_cannot_be_predicted(tmp_path: Path) -> None:
     (tmp_path / "ring.features.csv").write_text(f"VARIANT,{','.join(FEATURES[:-1])}\n")
-    message = rf"ring\.features\.csv has no column {FEATURES[-1]}: another version of harness"
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, match=rf"ring\.features\.csv .* {FEATURES[-1]}"):
         StencilPredictor("none.db", tmp_path / "ring.yaml")

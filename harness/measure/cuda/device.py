@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
@@ -158,11 +159,17 @@ class CudaDevice(Device):
         self._fill_variables(module, {name for launch in launches for name in launch.constants})
         is_held = all(queued.function.has_run for queued in prepared)
         with self._errors("running " + ", ".join(launch.function for launch in launches)):
+            if self._compares_clocks and self._is_flush_due:
+                self._before_launch()
+                self._wait()  # the caches are empty when the host's clock starts
+            begin_s = time.perf_counter()
             self._stream.queue([queued.queue for queued in prepared], self._before_launch, is_held)
             self._wait()
             for queued in prepared:
                 queued.function.has_run = True
-            return self._stream.elapsed_s(len(prepared))
+            elapsed_s = self._stream.elapsed_s(len(prepared))
+        self._compare_clocks(elapsed_s, begin_s, len(prepared))
+        return elapsed_s
 
     def _fill_variables(self, module: CudaModule, names: Iterable[str]) -> None:
         """Copy bound arrays into the module's variables of their names, in stream order."""

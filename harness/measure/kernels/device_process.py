@@ -106,7 +106,9 @@ class DeviceWorker:
 
     @cached_property
     def _device(self) -> Device:
-        return self._backend.open_device()
+        device = self._backend.open_device()
+        device.check_clock()
+        return device
 
     @cached_property
     def _sensors(self) -> Sensors:
@@ -124,19 +126,19 @@ class DeviceWorker:
         device, compiler = self._device, self._compiler
         self._backend.require_working(device, compiler)
         environment = device.environment(compiler.identity)
-        note, notices = dict[str, str](), tuple[str, ...]()
+        note, notices = dict[str, str](), list(device.notices)
         if others:
             note[OTHER_PROCESSES] = ", ".join(others)
             text = "other processes use this GPU and may disturb its times"
             cure = "End them, or name another device with --device"
-            notices = (f"{text}: {first_few(others, ', ')}. {cure}",)
+            notices.append(f"{text}: {first_few(others, ', ')}. {cure}")
         return _DeviceFacts(
             environment=dataclasses.replace(environment, notes={**environment.notes, **note}),
             limits=device.limits,
             shares_cpu=device.shares_cpu,
             arch=compiler.arch,
             no_energy=self._sensors.no_energy,
-            notices=notices,
+            notices=tuple(notices),
         )
 
     def require_working(self) -> None:

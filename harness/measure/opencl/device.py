@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import statistics
+import time
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
@@ -12,11 +14,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.errors import BuildFailed, LaunchFailed
+from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
 from harness.core.program import Binary, Launch
-from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
+from harness.core.records import (
+    DEVICE_TIMER,
+    DEVICE_UUID,
+    HOST_TIMER,
+    WARM,
+    DeviceLimits,
+    Environment,
+)
+from harness.core.text import command_line, format_time
 from harness.measure.device import Device
 from harness.measure.opencl.driver import (
+    POCL,
     DeviceName,
     build_program,
     cpu_parts,
@@ -24,9 +35,6 @@ from harness.measure.opencl.driver import (
     load_pyopencl,
 )
 from harness.measure.opencl.module import OpenClModule
-
-POCL = "Portable Computing Language"
-"""PoCL's name of its platform."""
 
 _FLUSH_SOURCE = "kernel void flush(global ulong8 *memory) { memory[get_global_id(0)] = 0; }"
 """A kernel that writes to more memory than the caches hold, on all threads of the device: the
@@ -37,6 +45,11 @@ _LINE_BYTES = 64  # of a ulong8
 
 _GPU_CACHE_BYTES = 1 << 27
 """Some drivers state the size of a GPU's first cache. No last one is larger than twice this."""
+
+_LAUNCHES = 20
+_LONGEST_LAUNCHING_S = 1e-3
+"""What launching takes is in the times of the host's clock; where it is longer than this, it would
+hide what distinguishes configurations."""
 
 _MAX_GRID = 2**31 - 1
 _KEPT_PROGRAMS = 128  # each input is measured with mostly the same configurations
@@ -60,6 +73,7 @@ class OpenClDevice(Device):
         self._queue = cl.CommandQueue(self._context, properties=profiling)
         self._program = lru_cache(maxsize=_KEPT_PROGRAMS)(self._make_program)
         self._flush: Any = None  # the kernel that empties the caches
+        self._timer = DEVICE_TIMER
 
     def environment(self, compiler: str) -> Environment:
         """Return the device with its compute units, platform, driver and compiler."""
@@ -71,6 +85,7 @@ class OpenClDevice(Device):
             driver=device.driver_version,
             compiler=compiler,
             cache=self._cache,
+            timer=self._timer,
             notes={"global_memory_bytes": str(device.global_mem_size), **self._which()},
         )
 
@@ -135,9 +150,37 @@ class OpenClDevice(Device):
         whole.release()
 
     def _timed_fill(self, memory: Any, size_bytes: int) -> float:
+        begin_s = time.perf_counter()
         event = self._cl.enqueue_fill_buffer(self._queue, memory, np.uint8(0), 0, size_bytes)
+        return self._elapsed_s(event, begin_s)
+
+    def _elapsed_s(self, event: Any, begin_s: float) -> float:
+        """Wait for what was queued at a moment; return the seconds that it took."""
         event.wait()
+        if self._timer == HOST_TIMER:
+            return time.perf_counter() - begin_s
         return float(event.profile.end - event.profile.start) * 1e-9
+
+    def _time_by_host(self, why: str) -> None:
+        """Take the host's clock; raises BackendUnavailable where launching takes too long."""
+        self._timer = HOST_TIMER
+        memory = self._allocated(_LINE_BYTES)
+        try:
+            fills_s = [self._timed_fill(memory, _LINE_BYTES) for _ in range(_LAUNCHES)]
+        finally:
+            self._free(memory)
+        launching_s = statistics.median(fills_s)
+        took = format_time(launching_s)
+        if launching_s > _LONGEST_LAUNCHING_S:
+            raise BackendUnavailable(
+                f"{why}, so that it cannot be right, and the host's clock is too coarse: to launch "
+                f"takes {took}. Name another device with --device; `{command_line('devices')}` "
+                "lists them"
+            )
+        self.notices.append(
+            f"{why}, so that it cannot be right: times are those of the host's clock around "
+            f"finished launches, with the {took} that launching takes"
+        )
 
     @property
     def _stated_tick_s(self) -> float:
@@ -215,6 +258,11 @@ class OpenClDevice(Device):
         with self._errors(launch.function):
             kernel.set_args(*values)
             self._before_launch()
+            if self._timer == HOST_TIMER or self._compares_clocks:
+                self._wait()  # the caches are empty when the host's clock starts
+            begin_s = time.perf_counter()
             event = self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
-            event.wait()
-            return float(event.profile.end - event.profile.start) * 1e-9
+            elapsed_s = self._elapsed_s(event, begin_s)
+        if self._timer == DEVICE_TIMER:
+            self._compare_clocks(elapsed_s, begin_s, launches=1)
+        return elapsed_s

@@ -34,6 +34,9 @@ PoCL runs each of them on all cores, so that their times disturb each other.
 
 _MOST_PARTS = 1024
 
+POCL = "Portable Computing Language"
+"""The name of PoCL's platform."""
+
 _EXTRA_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # PyOpenCL adds them to every build
 
 
@@ -99,7 +102,10 @@ class DeviceName:
 
 
 def usable_devices() -> list[DeviceName]:
-    """Return all OpenCL devices, GPUs first; raises BackendUnavailable where there is none."""
+    """Return all OpenCL devices: GPUs first, and PoCL first among CPUs, whatever else is installed.
+
+    Raises BackendUnavailable where there is none.
+    """
     cl, platforms = load_pyopencl(), list[Any]()
     with contextlib.suppress(cl.Error):
         platforms = cl.get_platforms()
@@ -119,7 +125,7 @@ def usable_devices() -> list[DeviceName]:
     ]
     if not names:
         raise BackendUnavailable(f"PyOpenCL is here, but there is no OpenCL device; {_INSTALL}")
-    return sorted(names, key=lambda device: not device.is_gpu)
+    return sorted(names, key=lambda device: (not device.is_gpu, device.platform.strip() != POCL))
 
 
 def cpu_parts() -> int:

@@ -54,7 +54,12 @@ def locked(identity: str, name: str) -> Iterator[None]:
             stack.callback(holder.unlink, missing_ok=True)
             holder.write_text(json.dumps(_this_process()), encoding="utf-8")
         except FileHeld:
-            raise DeviceBusy(_busy(name, holder)) from None
+            listing = command_line("devices")
+            raise DeviceBusy(
+                f"{_holder(holder)} measures on this device: {name}",
+                "Two would disturb each other's times. Wait until it ends (--wait SECONDS), or "
+                f"name another device with --device; `{listing}` lists them",
+            ) from None
         except OSError as error:
             raise unwritable(path, error, CACHE_ADVICE) from None
         yield
@@ -71,15 +76,6 @@ def _this_process() -> dict[str, object]:
     words = ("..." if "://" in word else word for word in sys.orig_argv)
     since = time.strftime("%Y-%m-%d %H:%M:%S")
     return {"pid": os.getpid(), "since": since, "command": shlex.join(words)[:_LONGEST_COMMAND]}
-
-
-def _busy(device: str, holder: Path) -> str:
-    """Say who measures on the device, and what to do."""
-    listing = command_line("devices")
-    return (
-        f"{_holder(holder)} measures on this device: {device}. Two would disturb each other's "
-        f"times. Wait until it ends, or name another device with --device; `{listing}` lists them"
-    )
 
 
 def _holder(path: Path) -> str:

@@ -17,8 +17,7 @@ from harness.core.records import Build
 from harness.measure.cuda import gpus
 from harness.measure.device import Compiler, Device
 from harness.measure.devices import AUTO, Backend, ListedDevice
-from harness.measure.opencl.device import POCL
-from harness.measure.opencl.driver import DeviceName
+from harness.measure.opencl.driver import POCL, DeviceName
 from harness.measure.python.device import CallingCpu, CallingGpu
 from harness.space_file import Spec
 
@@ -113,12 +112,7 @@ def python_backend(spec: Spec, requested: str, devices: Sequence[str] = ()) -> B
             f"{spec.path} tunes a Python callable, whose framework chooses the device; leave "
             "--device out"
         )
-    missing = next((name for name in _PACKAGES[framework] if not _version(name)), None)
-    if missing is not None:
-        wanted = _WHEELS.get(missing, (missing,))[0]
-        raise BackendUnavailable(
-            f"{spec.path} needs {missing}, which is not installed: pip install {wanted}"
-        )
+    require_framework(spec)
     why = f"the space tunes a Python callable of {framework}"
     device: ListedDevice = _Processor(POCL, 0, processor(), is_gpu=False, units=usable_cores())
     if framework in _ON_GPU:
@@ -131,6 +125,16 @@ def python_backend(spec: Spec, requested: str, devices: Sequence[str] = ()) -> B
     if framework == "torch" and os.environ.get("TRITON_INTERPRET") == "1":
         why += "; TRITON_INTERPRET=1: these are times of its interpreter, not of a GPU"
     return _PythonBackend(PYTHON, PYTHON, why, device, framework=framework)
+
+
+def require_framework(spec: Spec) -> None:
+    """Raise BackendUnavailable where a package that the space's framework needs is missing."""
+    for name in _PACKAGES.get(spec.framework or "", ()):
+        if not _version(name):
+            wanted = _WHEELS.get(name, (name,))[0]
+            raise BackendUnavailable(
+                f"{spec.path} needs {name}, which is not installed: pip install {wanted}"
+            )
 
 
 def _versions(framework: str) -> dict[str, str]:

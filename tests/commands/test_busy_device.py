@@ -1,0 +1,96 @@
+"""While another process measures on a device, commands wait for it, or say so at once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from harness.measure.devices import Backend
+from harness.measure.process.locks import locked
+from tests.helpers.commands import check, tune
+
+ROOT = Path(__file__).parents[2]
+SPACE = f"""\
+name: transpose
+extends: {ROOT / "spaces" / "transpose.yaml"}
+inputs: {{features: [width, height], values: [{{width: 64, height: 64}}]}}
+"""
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> str:
+    """The file of a space with one input."""
+    path = tmp_path / "transpose.yaml"
+    path.write_text(SPACE)
+    return str(path)
+
+
+@pytest.fixture
+def busy(opencl: Backend, own_cache: None) -> Iterator[ExitStack]:
+    """Hold the device's lock until this is closed."""
+    with ExitStack() as stack:
+        assert opencl.device is not None
+        stack.enter_context(locked(opencl.device.identity, str(opencl.device)))
+        yield stack
+
+
+def test_check_says_so_before_it_compiles_and_does_not_blame_the_default(
+    busy: ExitStack,
+    space: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def compile_nothing(*_: object, **named: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("harness.checking.space_check.BuildQueue", compile_nothing)
+    assert check([space, "--backend", "opencl", "--run", "--json"]) == 2
+    printed = capsys.readouterr()
+    assert "measures on this device" in json.loads(printed.out)["error"]
+    assert "--wait SECONDS" in printed.err
+    assert "does not work" not in printed.err
+
+
+def test_check_waits_and_then_runs_the_default(
+    busy: ExitStack, space: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    threading.Timer(0.2, busy.close).start()
+    assert check([space, "--backend", "opencl", "--run", "--wait", "60"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err.count("waiting for it for up to 60 s") == 1
+    assert ", verified" in printed.out
+
+
+def not_installed(package: str) -> str:
+    """Take the place of importlib.metadata.version."""
+    raise metadata.PackageNotFoundError(package)
+
+
+def test_a_default_that_cannot_be_run_is_not_called_wrong(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("harness.measure.python.backend.metadata.version", not_installed)
+    assert check([str(ROOT / "spaces" / "python" / "softmax.yaml"), "--run"]) == 2
+    printed = capsys.readouterr().out
+    assert "pip install numba" in printed
+    assert "the default was not run in 1" in printed
+    assert "FAILED" not in printed
+
+
+def test_tune_waits_for_the_device(
+    busy: ExitStack, space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = tmp_path / "results.db"
+    line = [space, "--backend", "opencl", "--test-limit", "1", "--database", str(database)]
+    assert tune(line) == 2
+    assert not database.exists()
+    capsys.readouterr()
+    threading.Timer(0.2, busy.close).start()
+    assert tune([*line, "--wait", "60"]) == 0
+    assert "waiting for it for up to 60 s" in capsys.readouterr().out

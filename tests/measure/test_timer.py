@@ -1,0 +1,108 @@
+"""A device's clock is compared with the host's before its times are believed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.core.errors import BackendUnavailable
+from harness.core.program import Launch, Program
+from harness.core.records import DEVICE_TIMER, HOST_TIMER
+from harness.measure.clocks import COMPARED, why_wrong
+from harness.measure.opencl import device as opencl_device
+from harness.measure.opencl.device import OpenClDevice
+from harness.measure.opencl.driver import OpenClCompiler, usable_devices
+from tests.helpers.fakes import FakeDevice
+
+pytest.importorskip("pyopencl")
+
+SOURCE = """
+kernel void spin(global int *x) {
+    int sum = x[0];
+    for (int i = 0; i < 3000000; i++) sum = sum * 3 + i;
+    x[0] = sum;
+}
+"""
+
+
+class LyingDevice(OpenClDevice):
+    """PoCL, with a clock that says 1 ns of everything, as rusticl's did."""
+
+    def _elapsed_s(self, event: Any, begin_s: float) -> float:
+        elapsed_s = super()._elapsed_s(event, begin_s)
+        return elapsed_s if self._timer == HOST_TIMER else 1e-9
+
+
+class StoppedClock(FakeDevice):
+    """A device whose driver can only time by the device's clock, which stands still."""
+
+    def _timed_fill(self, memory: Any, size_bytes: int) -> float:
+        time.sleep(2e-3)
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("device_s", "host_s", "why"),
+    [
+        (1e-9, 4e-3, "at most 1.00 ns for work that takes 4.00 ms or more"),
+        (0.0, 4e-3, "at most"),
+        (-1.0, 4e-3, "at most"),
+        (5e-3, 4e-3, "at least 5.00 ms for work that takes at most 4.00 ms"),
+        (3.9e-3, 4e-3, ""),
+        (1e-6, 200e-6, ""),  # launching takes longer than the work
+        (1e-3, 9e-3, ""),  # the host has other work
+    ],
+)
+def test_a_clock_is_wrong_that_differs_too_far_from_the_hosts(
+    device_s: float, host_s: float, why: str
+) -> None:
+    said = why_wrong([(device_s, host_s)] * COMPARED)
+    assert why in said
+    assert bool(said) == bool(why)
+    assert why_wrong([(3.9e-3, 4e-3), (device_s, host_s)]) == "", "one of several may be chance"
+
+
+def test_a_right_clock_is_believed() -> None:
+    device = OpenClDevice(usable_devices()[0])
+    device.check_clock()
+    assert device.environment("").timer == DEVICE_TIMER
+    assert not device.notices
+
+
+def test_the_hosts_clock_takes_the_place_of_a_wrong_one() -> None:
+    device = LyingDevice(usable_devices()[0])
+    assert spun_s(device, launches=1) == 1e-9
+    device.check_clock()
+    environment = device.environment("")
+    assert environment.timer == HOST_TIMER
+    assert environment.fingerprint != OpenClDevice(usable_devices()[0]).environment("").fingerprint
+    assert "1.00 ns" in device.notices[0]
+    assert spun_s(device, launches=COMPARED) > 1e-4
+
+
+def test_a_device_is_refused_where_the_hosts_clock_is_too_coarse(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(opencl_device, "_LONGEST_LAUNCHING_S", 0.0)
+    with pytest.raises(BackendUnavailable, match="too coarse"):
+        LyingDevice(usable_devices()[0]).check_clock()
+    with pytest.raises(BackendUnavailable, match="driver"):
+        StoppedClock().check_clock()
+
+
+def test_a_clock_that_is_wrong_of_kernels_alone_is_noticed_at_the_first_launches() -> None:
+    with pytest.raises(BackendUnavailable, match=r"1\.00 ns"):
+        spun_s(LyingDevice(usable_devices()[0]), launches=COMPARED)
+
+
+def spun_s(device: OpenClDevice, launches: int) -> float:
+    """Launch a kernel of milliseconds so often; return its last time."""
+    binary = OpenClCompiler(usable_devices()[0]).compile(Program(SOURCE, (), ()))
+    device.bind({"x": np.zeros(1, np.int32)})
+    module = device.load(binary)
+    for _ in range(launches):
+        elapsed_s = device.launch(module, [Launch("spin", (1,), (1,), ("x",))])
+    return elapsed_s
