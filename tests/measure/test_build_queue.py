@@ -115,13 +115,11 @@ class _Aborting(FakeBackend):
 ABORTING = _Aborting("opencl", "opencl", "a fake")
 
 
-@pytest.mark.usefixtures("fake_processes")
 def test_device_that_cannot_be_opened_is_unavailable(tmp_path):
     with pytest.raises(BackendUnavailable, match=r"SIGABRT.*clinfo"):
         KernelMeasurer(write_fake(tmp_path), ABORTING)
 
 
-@pytest.mark.usefixtures("fake_processes")
 def test_compiler_that_dies_is_a_failed_build(tmp_path):
     spec = write_fake(tmp_path)
     space = ConstrainedSpace.of(spec, FOUR, None, "opencl")

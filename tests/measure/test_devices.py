@@ -94,7 +94,7 @@ def test_list_of_devices_has_gpus_first_and_then_pocl(monkeypatch):
     monkeypatch.setattr(opencl, "load_pyopencl", lambda: cl)
     platforms = [(device.platform, device.number) for device in opencl.usable_devices()]
     assert platforms == [("gpus", 0), ("gpus", 1), (opencl.POCL, 0), ("another cpu", 0)]
-    assert "the first of 4: GPUs come first, then PoCL" in choose_one("opencl").why
+    assert "the first of 4" in choose_one("opencl").why
 
 
 # ------------------------------------------------------------------------- devices that are named

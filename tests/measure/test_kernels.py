@@ -7,6 +7,7 @@ import pytest
 
 from harness.core.errors import BackendUnavailable, DataDoesNotFit, HostModuleError, LaunchFailed
 from harness.core.records import Config, Input, Outcome, StopReason
+from harness.measure.devices import choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space_file import load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
@@ -19,9 +20,11 @@ def faults():
     return load_spec(FAULTS / "faults.yaml")
 
 
-@pytest.fixture
-def local(faults, opencl):
-    with contextlib.closing(KernelMeasurer(faults, opencl)) as measurer:
+@pytest.fixture(scope="module")
+def local(faults):
+    """A measurer on PoCL, which builds and runs in processes that kernels may end."""
+    pytest.importorskip("pyopencl")
+    with contextlib.closing(KernelMeasurer(faults, choose_one("opencl"))) as measurer:
         yield measurer
 
 
