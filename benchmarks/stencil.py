@@ -48,7 +48,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.frame import Figures, benchmark, count, option, output, show
-from benchmarks.stencil_campaign import PROGRAMS, Campaign, Plan, only_environment
+from benchmarks.stencil_campaign import PROGRAMS, Campaign, only_environment
 from benchmarks.stencil_predictors import (
     PHASES,
     PREDICTORS,
@@ -70,10 +70,7 @@ def _points_of(campaigns: Sequence[Campaign], environment: Environment) -> pd.Da
     for campaign in campaigns:
         table = training_table(campaign.read(), environment)
         if table["program"].nunique() < 2:
-            raise UsageError(
-                f"{campaign.database} has fewer than two programs with features; leave out "
-                "--only-judge"
-            )
+            raise UsageError(f"{campaign.database} has fewer than two programs with features")
         parts.append(table.assign(campaign=campaign.number))
     points: pd.DataFrame = pd.concat(parts, ignore_index=True)
     return points
@@ -83,10 +80,7 @@ def _judged(name: str, table: pd.DataFrame, costs: pd.DataFrame) -> pd.DataFrame
     """Evaluate a predictor in each campaign by itself."""
     parts = []
     for campaign, points in table.groupby("campaign"):
-        try:
-            rows = judged(PREDICTORS[name], points)
-        except ValueError as error:
-            raise UsageError(f"campaign {campaign}: {error}; leave out --only-judge") from None
+        rows = judged(PREDICTORS[name], points)
         parts.append(rows.assign(campaign=campaign))
     rows = pd.concat(parts, ignore_index=True).merge(costs, on=GROUP)
     saved = [
@@ -159,19 +153,13 @@ def _figures(
     option("--backend", "opencl", choices=("opencl", "cuda")),
     option("--finalists", 100, "points to measure again, interleaved"),
     option("--repeats", 10, "timed launches of a point"),
-    option("--only-judge", False, "evaluate the databases, measure nothing"),
     kept=": all measurements are saved; the same command continues from there",
 )
 def main(args: argparse.Namespace) -> Figures:
     """Measure the campaigns, and judge the predictors."""
-    plan = Plan(
-        args.programs, args.sizes, args.count, args.threads, args.designs, args.backend,
-        args.finalists, args.repeats,
-    )  # fmt: skip
     campaigns = [Campaign(args.output / f"campaign_{n}", n) for n in range(args.campaigns)]
-    if not args.only_judge:
-        for campaign in campaigns:
-            campaign.measure(plan)
+    for campaign in campaigns:
+        campaign.measure(args)
     environment = only_environment(campaigns)
     table = _points_of(campaigns, environment)
     costs = costs_of(table, [results for campaign in campaigns for results in campaign.read()])
