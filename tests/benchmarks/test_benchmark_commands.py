@@ -36,9 +36,9 @@ def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(
 
 @pytest.mark.slow
 def test_a_benchmark_runs_as_a_script() -> None:
-    words = [sys.executable, str(FOLDER / "papers.py"), "--help"]
+    words = [sys.executable, str(FOLDER / "nvcc_flags.py"), "--help"]
     ran = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert ran.stdout.startswith("usage: python -m benchmarks.papers ")
+    assert ran.stdout.startswith("usage: python -m benchmarks.nvcc_flags ")
 
 
 def test_both_programs_tune_the_same_values_and_inputs() -> None:

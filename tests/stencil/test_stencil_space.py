@@ -19,6 +19,7 @@ from harness.measure.trial.host_module import TrackedConfig
 from harness.results.view import read_results
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
+from harness.stencil import predicted
 from harness.stencil.features import FEATURES
 from harness.stencil.predicted import StencilPredictor
 from tests.helpers.commands import analyse, tune
@@ -66,16 +67,21 @@ def explored(stencil: Path, folder: Path, size: int, count: int, *more: str) -> 
 
 @pytest.mark.slow
 def test_the_documented_stencil_is_explored_tuned_and_analysed(
-    own: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
+    own: Path,
+    tmp_path: Path,
+    opencl: Backend,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(predicted, "_TREES", 10)
     documented = tmp_path / "smooth.py"
     page = read_page("docs/howto/tune_a_stencil.md")
     documented.write_text(blocks(page, "python")[0].text)
     folder, smaller = tmp_path / "new", tmp_path / "smaller"
     explored(documented, smaller, 64, 3)
-    explored(documented, folder, 128, 40)
+    explored(documented, folder, 128, 12)
     documented.unlink()  # the folder stands alone
-    assert "40 points of " in capsys.readouterr().out
+    assert "12 points of " in capsys.readouterr().out
     url = str(tmp_path / "smooth.db")
     options = ["--backend", "opencl", "--test-limit", "4", "--repeats", "2", "--quiet"]
     assert tune([str(folder / "smooth.yaml"), *options, "--database", url]) == 0
