@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from benchmarks import search
-from benchmarks.peers import entrants
+from benchmarks.peers import contest, entrants
+from benchmarks.peers.contest import Job
 from benchmarks.peers.landscape import Course, Landscape, Peer, landscapes
 from benchmarks.peers.ours import transfer_sources
 from benchmarks.recordings import RecordingFile
@@ -60,7 +61,6 @@ def test_overall_is_over_spaces_and_seeds_with_the_best_first() -> None:
     found = overall({"slow": {"x": slow, "y": fast}, "fast": {"x": fast, "y": fast}}, 25)
     assert list(found) == ["fast", "slow"]
     assert found["slow"].at[25].value == pytest.approx((0.25 + 0.5 + 1 + 1) / 4)
-    assert (found["slow"].searches, found["fast"].searches) == (4, 4)
     assert as_json(found["slow"]) == {
         "at_25": 0.6875, "tests_to_5pct": None, "spaces": 2,
     }  # fmt: skip
@@ -108,7 +108,7 @@ def landscape(recording: Path) -> Landscape:
 
 
 def peer(tuner: str, landscape: Landscape, scratch: Path) -> Peer:
-    if tuner and entrants._why_lacking(entrants.OTHERS[tuner]):
+    if tuner and entrants.why_lacking(tuner):
         pytest.skip(f"{tuner} is not installed: pip install -e '.[bench]'")
     return entrants.prepared(tuner, landscape, scratch, ())
 
@@ -166,28 +166,40 @@ def test_warm_start_learns_only_from_the_same_kernel_on_other_devices(
 
 
 def test_command_ends_with_one_json_object_and_resumes_from_its_files(
-    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recording: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A killed run leaves a journal of the finished searches."""
+    titles: list[str] = []
+
+    def here(run: Callable[[Job], None], jobs: Sequence[Job], *_: object) -> Iterator[None]:
+        for job in jobs:
+            titles.append(f"{job.entrant} {job.seeds}")
+            yield run(job)
+
+    monkeypatch.setattr(contest, "in_processes", here)
     output = tmp_path / "out"
     command = [str(recording), "--only", "UniformRandom", "--seeds", "2", "--budget", "25"]
-    command += ["--jobs", "1", "--output", str(output)]
+    command += ["--output", str(output)]
     assert search.main(command) == 0
     first = capsys.readouterr()
     (figures,) = json.loads(first.out.splitlines()[-1]).values()
     assert 1 <= figures.pop("tests_to_5pct") <= 22
     assert figures == {"at_25": 1.0, "spaces": 1}
-    assert "jobs: 1 to do" in first.err  # a job of two seeds
+    assert titles == ["UniformRandom (0, 1)"]
     lines = (output / "figures.csv").read_text().splitlines()
     assert lines[0] == "space,technique,median_at_25,tests_to_5pct,score"
     assert lines[-1].startswith("small,UniformRandom,1.0000,")
     assert search.main(command) == 0
-    again = capsys.readouterr()
-    assert (again.out, "to do" in again.err) == (first.out, False)
+    assert capsys.readouterr().out == first.out
+    assert len(titles) == 1, "nothing is searched again"
     journal = output / "searches.jsonl"
     journal.write_text(journal.read_text()[:-40])
     assert search.main(command) == 0
     rest = capsys.readouterr()
     assert rest.out == first.out
     assert "1 of 2 searches were in " in rest.err
+    assert titles[1:] == ["UniformRandom (1,)"]
     assert (output / "figures.csv").read_text().splitlines() == lines

@@ -87,5 +87,3 @@ def test_campaigns_are_measured_and_judged(
     monkeypatch.setattr(stencil_campaign, "tune_command", not_again)
     assert stencil.main([*command, "--count", "6"]) == 2
     assert "was explored with --count 5 --threads 3 --designs own" in capsys.readouterr().err
-    assert stencil.main([*command, "--backend", "cuda"]) == 2
-    assert "has times of --backend opencl; name another folder" in capsys.readouterr().err

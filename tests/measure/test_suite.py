@@ -136,6 +136,7 @@ def smallest_input(spec: Spec) -> Input:
     return min(spec.inputs, key=lambda problem: math.prod(map(float, problem.values())))
 
 
+@pytest.mark.parametrize("case", ["matmul", "reduction", "scalarprod"], indirect=True)
 def test_default_verifies_on_the_smallest_input_with_all_optimisations(
     case: SuiteCase, optimising_opencl: Backend
 ) -> None:
