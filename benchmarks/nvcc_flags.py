@@ -23,7 +23,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
@@ -167,19 +167,6 @@ def _without_effect(rows: Sequence[FlagRow]) -> Iterator[str]:
 # -------------------------------------------------------------------------- the command
 
 
-def write(path: Path, rows: Iterable[FlagRow]) -> list[FlagRow]:
-    """Write the rows as they come, and return them."""
-    written = []
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(field.name for field in fields(FlagRow))
-        for row in rows:
-            writer.writerow(astuple(row))
-            file.flush()
-            written.append(row)
-    return written
-
-
 @benchmark(
     option("kernels", nargs="*", type=Path, metavar="KERNEL", what="CUDA sources to compile too"),
     option("--arch", "sm_90", "the architecture to compile for"),
@@ -188,12 +175,18 @@ def write(path: Path, rows: Iterable[FlagRow]) -> list[FlagRow]:
 )
 def main(args: argparse.Namespace) -> Figures:
     """Compile, and print the findings."""
-    rows = write(args.record, compile_all(args.arch, args.kernels, args.pairs))
+    rows = list[FlagRow]()
+    with args.record.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(field.name for field in fields(FlagRow))
+        for row in compile_all(args.arch, args.kernels, args.pairs):
+            writer.writerow(astuple(row))
+            rows.append(row)
     found = findings(rows)
     for kind, lines in found.items():
         print(f"\n{kind} ({len(lines)})", *lines, sep="\n  ")
-    figures = {"settings": len({r.setting for r in rows}), "builds": len(rows)}
-    return {**figures, **{kind: len(lines) for kind, lines in found.items()}}
+    counts = {kind: len(lines) for kind, lines in found.items()}
+    return {"settings": len({row.setting for row in rows}), "builds": len(rows), **counts}
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ and tuner it has the seconds and the megabytes, or the limit that was reached.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import json
 import math
@@ -34,7 +33,7 @@ import yaml
 
 from benchmarks.frame import Figures, benchmark, option, show
 from harness.constraints.expression import Expression
-from harness.core.errors import HarnessError, UsageError
+from harness.core.errors import HarnessError
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter
 
@@ -213,8 +212,6 @@ def main(args: argparse.Namespace) -> Figures | None:
         tuner, name = args.measure
         _measure(tuner, cases[name])
         return None
-    if importlib.util.find_spec("kernel_tuner") is None:
-        raise UsageError("Kernel Tuner is not installed: pip install -e '.[bench]'")
     found: dict[str, dict[str, Cost | str]] = {}
     for name, case in cases.items():
         print(name, file=sys.stderr, flush=True)

@@ -41,7 +41,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,19 +49,50 @@ import pandas as pd
 
 from benchmarks.frame import Figures, benchmark, count, option, output, show
 from benchmarks.stencil_campaign import PROGRAMS, Campaign, only_environment
-from benchmarks.stencil_predictors import (
-    PHASES,
-    PREDICTORS,
-    costs_of,
-    information,
-    judged,
-    time_saved,
-)
-from benchmarks.stencil_tables import COLUMNS, best_points, figures_of, judgement_rows
+from benchmarks.stencil_predictors import PHASES, PREDICTORS, costs_of, information, judged
 from harness.core.errors import UsageError
 from harness.core.records import Environment
-from harness.stencil.features import PUBLISHED
+from harness.stats import Estimate
+from harness.stencil.features import FEATURES, PUBLISHED
 from harness.stencil.predicted import GROUP, training_table
+
+COLUMNS = ("spearman", "pearson", "runs", "random_runs", "runs_saved", "time_saved", "shared")
+"""The figures of a judgement."""
+
+
+def spread(values: pd.Series[float]) -> Estimate:
+    """Return the median with the least and the largest value."""
+    return Estimate(float(values.median()), float(values.min()), float(values.max()))
+
+
+def campaign_medians(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the median over programs and sizes of each figure, a row for each campaign."""
+    medians: pd.DataFrame = rows.groupby("campaign")[list(COLUMNS)].median()
+    return medians
+
+
+def judgement_rows(rows: pd.DataFrame) -> Iterator[tuple[object, ...]]:
+    """Yield a row for each program and size, and the medians over them."""
+    for group, found in rows.groupby(GROUP):
+        yield *group, *(spread(found[name]) for name in COLUMNS)
+    medians = campaign_medians(rows)
+    yield "median", "", *(spread(medians[name]) for name in COLUMNS)
+
+
+def best_points(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the point with the least final time of each program and size."""
+    fastest = table.groupby(GROUP)["final_s"].idxmin().dropna()
+    best: pd.DataFrame = table.loc[fastest, [*GROUP, *FEATURES, "final_s"]]
+    return best
+
+
+def figures_of(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return the median, least and largest campaign of each figure, and the campaigns' size."""
+    medians = campaign_medians(rows)
+    return {
+        name: {how: float(getattr(medians[name], how)()) for how in ("median", "min", "max")}
+        for name in COLUMNS
+    } | {"points": int(rows["points"].min())}
 
 
 def _points_of(campaigns: Sequence[Campaign], environment: Environment) -> pd.DataFrame:
@@ -83,17 +114,10 @@ def _judged(name: str, table: pd.DataFrame, costs: pd.DataFrame) -> pd.DataFrame
         rows = judged(PREDICTORS[name], points)
         parts.append(rows.assign(campaign=campaign))
     rows = pd.concat(parts, ignore_index=True).merge(costs, on=GROUP)
-    saved = [
-        time_saved(
-            row.runs,
-            row.random_runs,
-            row.points,
-            row.build_s + row.run_s,
-            row.make_s,
-            row.model_s,
-        )
-        for row in rows.itertuples()
-    ]
+    run_s, make_s = rows["build_s"] + rows["run_s"], rows["make_s"]
+    # Prediction makes all points, random order only those that it runs.
+    predicted_s = rows["runs"] * run_s + rows["points"] * make_s + rows["model_s"]
+    saved = rows["random_runs"] * (run_s + make_s) / predicted_s
     whole: pd.DataFrame = rows.assign(time_saved=saved)
     return whole
 

@@ -122,18 +122,6 @@ def _correlation(scores: Array, true: Array) -> float:
     return float(np.corrcoef(scores, true)[0, 1]) if varies else 0.0
 
 
-def time_saved(
-    runs: float, random_runs: float, points: int, run_s: float, make_s: float, model_s: float
-) -> float:
-    """Return how many times longer a random search takes than a predicted one.
-
-    A run takes `run_s`, with building, verifying and repeats. Making a point and its features takes
-    `make_s`: prediction pays it for all points, random order only for those that it runs. The model
-    takes `model_s` once.
-    """
-    return random_runs * (run_s + make_s) / (runs * run_s + points * make_s + model_s)
-
-
 def costs_of(table: pd.DataFrame, campaigns: Sequence[Results]) -> pd.DataFrame:
     """Return the mean seconds of each phase of a point, a row for each program and size.
 
