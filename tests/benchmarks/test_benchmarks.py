@@ -18,7 +18,7 @@ from benchmarks.peers.contest import Job
 from benchmarks.peers.landscape import Course, Landscape, Peer, landscapes
 from benchmarks.peers.ours import transfer_sources
 from benchmarks.recordings import RecordingFile
-from benchmarks.search_figures import Searches, as_json, bootstrap, near_after, overall, padded
+from benchmarks.search_figures import Searches, as_json, bootstrap, overall, padded
 from harness.core.errors import UsageError
 from harness.recordings.replay import ListedSpace, read_recording
 
@@ -27,19 +27,6 @@ INF = math.inf
 
 def searches(*courses: Sequence[float], budget: int = 4, optimum_s: float = 1.0) -> Searches:
     return Searches(padded(courses, budget), optimum_s)
-
-
-def test_course_keeps_the_best_and_counts_only_distinct_configurations() -> None:
-    course = Course(budget=4)
-    for config, time_s in [("a", INF), ("b", 3.0), ("b", 3.0), ("c", 5.0), ("d", 2.0), ("e", 1.0)]:
-        course.note(config, time_s)
-    assert course.best_s == [INF, 3.0, 3.0, 2.0]
-    assert course.is_over
-
-
-def test_near_is_within_five_percent_and_else_infinite() -> None:
-    best_s = np.array([[2.0, 1.05, 1.0], [2.0, 2.0, 1.0501], [1.0, 1.0, 1.0]])
-    assert near_after(best_s, 1.0).tolist() == [2.0, INF, 1.0]
 
 
 def test_interval_contains_the_mean_and_widens_with_different_spaces() -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from benchmarks import gpu_hour
 from benchmarks.gpu_hour import PLANS, Step, figures_of, run_step
-from benchmarks.gpu_probe import host_shares
 
 
 @pytest.fixture
@@ -86,9 +85,3 @@ def test_files_that_plans_name_are_there() -> None:
     assert len(named) > 10
     assert [word for word in named if not (gpu_hour.ROOT / word).exists()] == []
     assert [word for word in words if "{" in word] == []
-
-
-def test_hosts_share_is_what_is_above_the_shortest_held_launch() -> None:
-    found = host_shares({"idle, one call": [3.0, 5.0, 9.0], "idle, held": [2.0, 2.0, 2.0]})
-    assert found["idle, one call"] == pytest.approx({"median": 3.0, "p99": 6.92, "max": 7.0})
-    assert found["idle, held"] == {"median": 0.0, "p99": 0.0, "max": 0.0}
