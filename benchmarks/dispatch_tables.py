@@ -105,10 +105,10 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
     return {
         "cases": len(cases),
         "cases_beating_static_share": fmean(gain.is_better for gain in gains),
-        "dispatcher_geomean": round(_over_cases(ours), 4),
+        "dispatcher_geomean": _over_cases(ours),
         "dispatcher_p99": _tail(logs),
         "geomeans": {
-            name: round(_over_cases([judged[name] for _, _, judged in cases]), 4)
+            name: _over_cases([judged[name] for _, _, judged in cases])
             for name in results[0].slowdowns
         },
         "shortlists": {name: _of_shortlist(results, name) for name in results[0].tries},
@@ -122,7 +122,7 @@ def _of_shortlist(results: Sequence[Result], name: str) -> dict[str, float]:
     excess = np.concatenate([one.excess_calls for one in tries])
     cases = [judged[name] for result in results for judged in result.cases().values()]
     return {
-        "geomean": round(_over_cases(cases), 4),
+        "geomean": _over_cases(cases),
         "p99": _tail(np.concatenate([one.logs for one in found])),
         "unsure_share": round(float(unsure.mean()), 4),
         "excess_calls_median": round(float(np.median(excess[unsure])), 3),
@@ -136,4 +136,4 @@ def _tail(logs: Array) -> float:
 
 
 def _over_cases(judged: Sequence[Slowdowns]) -> float:
-    return math.exp(float(np.mean([one.logs.mean() for one in judged])))
+    return round(math.exp(float(np.mean([one.logs.mean() for one in judged]))), 4)

@@ -72,7 +72,7 @@ def draw(path: Path, found: Found, techniques: Sequence[str]) -> None:
         panel.plot(tests, median, color=colour, label=technique)
         panel.fill_between(tests, low, high, color=colour, alpha=0.15, linewidth=0)
     panel.set(xlabel="tests", ylabel="fraction of the optimum", xscale="log", ylim=(0.4, 1.01))
-    panel.set_xticks(_TICKS, labels=map(str, _TICKS), minor=False)
+    panel.set_xticks(_TICKS, labels=map(str, _TICKS))
     panel.minorticks_off()
     panel.grid(alpha=0.3)
     panel.legend(reverse=True, loc="lower right")
