@@ -41,7 +41,7 @@ def by_config(*measurements: Measurement) -> dict[Config, Measurement]:
 # --------------------------------------------------------------------------- one input
 
 
-def test_outcomes_are_counted() -> None:
+def test_outcomes_are_counted():
     measured = by_config(ok(A, 1.0), ok(B, 2.0), failed(C), failed(D, Outcome.CRASHED))
     for legal, is_exhausted in ((9, False), (4, True), (None, False)):
         report = report_input(GIVEN, measured, [], A, legal)
@@ -49,7 +49,7 @@ def test_outcomes_are_counted() -> None:
         assert (report.measured, report.is_exhausted) == (4, is_exhausted)
 
 
-def test_the_best_and_the_baseline_are_those_measured_interleaved() -> None:
+def test_the_best_and_the_baseline_are_those_measured_interleaved():
     measured = by_config(ok(A, 0.9), ok(B, 1.0), ok(C, 4.0))
     finals = [in_turn(B, 1.1), in_turn(A, 1.2), in_turn(C, 4.4)]
     report = report_input(GIVEN, measured, finals, C, legal=None)
@@ -59,7 +59,7 @@ def test_the_best_and_the_baseline_are_those_measured_interleaved() -> None:
     assert report.speedup.is_significant
 
 
-def test_disturbed_rounds_of_the_default_are_no_speed_up() -> None:
+def test_disturbed_rounds_of_the_default_are_no_speed_up():
     quiet, disturbed = (1.01, 1.03) * 10, (1.0, 1.02, 20.0) * 6 + (1.0, 1.02)
     for stretch, is_faster in ((1, False), (1.2, True)):
         slower = [stretch * sample_s for sample_s in disturbed]
@@ -74,13 +74,13 @@ def sampled(config: Config, *samples_s: float) -> Measurement:
     return Measurement(config, GIVEN, Outcome.OK, timing)
 
 
-def test_the_last_of_two_finals_counts() -> None:
+def test_the_last_of_two_finals_counts():
     finals = [ok(A, 1.0), ok(A, 2.0)]
     report = report_input(GIVEN, by_config(ok(A, 1.0)), finals, A, legal=None)
     assert report.best is finals[1]
 
 
-def test_a_speed_up_needs_the_best_and_the_baseline() -> None:
+def test_a_speed_up_needs_the_best_and_the_baseline():
     for finals in ([], [ok(A, 1.0)], [failed(C), ok(A, 1.0)], [failed(C), failed(A)]):
         report = report_input(GIVEN, by_config(ok(A, 1.0), ok(C, 2.0)), finals, C, legal=None)
         assert report.speedup is None
@@ -91,32 +91,32 @@ def test_a_speed_up_needs_the_best_and_the_baseline() -> None:
         assert bool(report.note) is searched
 
 
-def test_ties_are_those_that_the_search_could_not_tell_from_the_best() -> None:
+def test_ties_are_those_that_the_search_could_not_tell_from_the_best():
     measured = by_config(ok(A, 1.0), ok(B, 1.001), ok(C, 1.002), ok(D, 1.5), failed(Config({})))
     report = report_input(GIVEN, measured, [in_turn(A, 1.0)], D, legal=None)
     assert report.within_noise == 2
 
 
-def test_a_tie_of_equal_machine_code_counts_once_and_the_best_is_no_tie_of_its_own() -> None:
+def test_a_tie_of_equal_machine_code_counts_once_and_the_best_is_no_tie_of_its_own():
     one, other = ok(A, 1.0), ok(C, 1.001)
     measured = by_config(one, shared(B, one), other, shared(D, other))
     report = report_input(GIVEN, measured, [in_turn(B, 1.0)], D, legal=None)
     assert (report.within_noise, report.measured, report.shared) == (1, 4, 2)
 
 
-def test_without_a_best_there_are_no_ties() -> None:
+def test_without_a_best_there_are_no_ties():
     assert report_input(GIVEN, by_config(failed(A)), [], A, legal=None).within_noise == 0
     alone = report_input(GIVEN, {}, [ok(A, 1.0)], A, legal=None)
     assert (alone.within_noise, alone.measured) == (0, 0)
 
 
-def test_the_fastest_has_the_least_median_and_worked() -> None:
+def test_the_fastest_has_the_least_median_and_worked():
     measured = MeasuredConfigs.of(by_config(ok(B, 2.0), failed(C), ok(A, 1.0)))
     assert measured.fastest == ok(A, 1.0)
     assert MeasuredConfigs.of(by_config(failed(C))).fastest is None
 
 
-def test_a_baseline_that_failed_is_kept_with_how_it_failed_last() -> None:
+def test_a_baseline_that_failed_is_kept_with_how_it_failed_last():
     measured = by_config(ok(A, 1.0), ok(C, 2.0), failed(D, Outcome.BUILD_FAILED))
     wrong = failed(C, Outcome.WRONG_RESULT)
     finals = [in_turn(A, 1.0), wrong]
@@ -141,14 +141,14 @@ def finalists(
     return choose_finalists({m.config: m for m in measured}, default, count, interleaved)
 
 
-def test_finalists_are_the_two_fastest() -> None:
+def test_finalists_are_the_two_fastest():
     measured = [ok(D, 4.0), ok(B, 2.0), failed(C), ok(A, 1.0)]
     assert finalists(measured, NONE) == [A, B]
     assert finalists(measured, NONE, 3) == [A, B, D]
     assert finalists(measured, NONE, 9) == [A, B, D]
 
 
-def test_a_third_is_a_finalist_where_it_may_be_the_fastest() -> None:
+def test_a_third_is_a_finalist_where_it_may_be_the_fastest():
     """Of those within noise of the fastest, the one with the fewest changes from the default and
     then the smallest values."""
     close = [ok(D, 1.0), ok(C, 1.002), ok(B, 1.003), ok(A, 1.004)]
@@ -157,7 +157,7 @@ def test_a_third_is_a_finalist_where_it_may_be_the_fastest() -> None:
     assert finalists([ok(A, 1.0), ok(B, 1.001), ok(C, 1.5)], NONE) == [A, B]
 
 
-def test_of_equal_machine_code_the_default_is_the_finalist_or_else_what_was_measured() -> None:
+def test_of_equal_machine_code_the_default_is_the_finalist_or_else_what_was_measured():
     one, other = ok(A, 1.0), ok(C, 2.0)
     measured = [shared(B, one), other, one, shared(D, other)]
     assert finalists(measured, D) == [A, D]
@@ -166,7 +166,7 @@ def test_of_equal_machine_code_the_default_is_the_finalist_or_else_what_was_meas
     assert finalists([shared(B, one), shared(C, one)], D) == [B]
 
 
-def test_what_won_interleaved_is_a_finalist_though_the_search_thought_little_of_it() -> None:
+def test_what_won_interleaved_is_a_finalist_though_the_search_thought_little_of_it():
     measured = [ok(A, 1.0), ok(B, 2.0), ok(C, 3.0), ok(D, 4.0)]
     interleaved = [ok(B, 1.2), ok(D, 1.1), ok(C, 1.3), failed(A)]
     assert finalists(measured, NONE, None, interleaved) == [A, B, D]
@@ -178,19 +178,19 @@ def test_what_won_interleaved_is_a_finalist_though_the_search_thought_little_of_
     assert finalists(twins, D, None, interleaved) == [A, B, D]
 
 
-def test_there_are_no_more_finalists_than_what_worked() -> None:
+def test_there_are_no_more_finalists_than_what_worked():
     assert finalists([failed(A), ok(B, 1.0)], NONE) == [B]
     assert finalists([failed(A)], NONE) == []
     assert finalists([], NONE) == []
 
 
-def test_best_in_turn_is_never_slower_than_the_default() -> None:
+def test_best_in_turn_is_never_slower_than_the_default():
     """The medians say otherwise than the mean ratio, which is what a speed-up is."""
     finals = [sampled(A, 2.0, 2.0, 2.0, 2.0), sampled(B, 1.9, 1.9, 1.9, 9.0)]
     assert report_input(GIVEN, by_config(*finals), finals, A, 2).best is finals[0]
 
 
-def test_of_equal_machine_code_the_one_with_the_fewest_changes_is_the_winner() -> None:
+def test_of_equal_machine_code_the_one_with_the_fewest_changes_is_the_winner():
     """It takes no measurement, in the search or in the finals; of equally many changes the smaller
     values win."""
     default, winner = (Config({"WORK": w, "F": 0, "G": 0}) for w in (16, 1))
@@ -215,7 +215,7 @@ def test_of_equal_machine_code_the_one_with_the_fewest_changes_is_the_winner() -
     assert of_flags.best.config == flagged, "G alone comes before F alone: F is at its default"
 
 
-def test_a_configuration_of_equal_code_may_win_only_with_the_values_of_all_inputs() -> None:
+def test_a_configuration_of_equal_code_may_win_only_with_the_values_of_all_inputs():
     default, winner, shorter = (Config({"A": a, "B": b}) for a, b in ((0, 0), (1, 1), (0, 1)))
     first = ok(winner, 1.0)
     measured = by_config(ok(default, 9.0), first, shared(shorter, first))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from harness.core.observations import OUTPUT_BITS, VARYING_BITS
 from harness.core.records import Config, Input, Measurement
 from harness.display.sections import bits_section
 from harness.report.findings import Findings
-from harness.results.view import Results
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
 
 SPACE = small_space(BLOCKS_AND_TILES + ", UNROLL: {values: [1, 2, 4, 8], default: 1}", 8)
@@ -36,11 +34,11 @@ class DigestingMeasurer(FormulaMeasurer):
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def results(tmp_path_factory):
     return results_of(tmp_path_factory.mktemp("bits"), SPACE, DigestingMeasurer(time_s))
 
 
-def test_classes_name_what_splits_them_and_what_the_default_s_costs(results: Results) -> None:
+def test_classes_name_what_splits_them_and_what_the_default_s_costs(results):
     classes = equal_bits(results)
     assert set(classes.split_by) == {"BLOCK", "TILE"}
     for of_input in classes.inputs:
@@ -49,7 +47,7 @@ def test_classes_name_what_splits_them_and_what_the_default_s_costs(results: Res
     assert classes.slowdown == pytest.approx(2 * (1 + 256 / 1e4) / (1 + 16 / 1e4))
 
 
-def test_section_and_json_say_so(results: Results) -> None:
+def test_section_and_json_say_so(results):
     section = bits_section(equal_bits(results))
     for text, part in zip(section.texts, ("TILE, BLOCK", "8 configurations", "2.05x"), strict=True):
         assert part in text
@@ -57,6 +55,6 @@ def test_section_and_json_say_so(results: Results) -> None:
     assert (bits.inputs[0].classes, set(bits.split_by)) == (4, {"BLOCK", "TILE"})
 
 
-def test_nothing_is_said_where_no_bits_are_known(tmp_path: Path) -> None:
+def test_nothing_is_said_where_no_bits_are_known(tmp_path):
     assert equal_bits(results_of(tmp_path, SPACE, FormulaMeasurer(time_s), test_limit=4)) is None
     assert bits_section(None) is None

@@ -77,7 +77,7 @@ def planted(config: dict[str, Value], rng: random.Random) -> Outcome:
     return Outcome.WRONG_RESULT if rng.random() < wrong else Outcome.OK
 
 
-def test_the_pair_and_the_value_that_explain_failures_are_found() -> None:
+def test_the_pair_and_the_value_that_explain_failures_are_found():
     builds, wrong = tried(planted).causes()
     assert (builds.kind, conditions(builds)) == (Outcome.BUILD_FAILED, {"cache = cg"})
     assert (builds.failed, builds.others_failed) == (builds.count, 0)
@@ -87,7 +87,7 @@ def test_the_pair_and_the_value_that_explain_failures_are_found() -> None:
     assert f"{builds.count} of {builds.count} tests with cache = cg" in str(builds)
 
 
-def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found() -> None:
+def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found():
     def end(config: dict[str, Value], _: random.Random) -> Outcome:
         unroll = config["unroll"]
         return Outcome.LAUNCH_FAILED if unroll >= 4 or config["f0"] else Outcome.OK
@@ -100,7 +100,7 @@ def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found() -> None:
         assert cause.others == 600 - count
 
 
-def test_a_condition_names_the_values() -> None:
+def test_a_condition_names_the_values():
     for name, failing, condition in (
         ("cache", ("ca", "cg"), "cache in {ca, cg}"),
         ("cache", (None,), "cache = absent"),
@@ -127,7 +127,7 @@ EVERY = {
 }
 
 
-def test_two_causes_that_are_perfect_together_are_both_found() -> None:
+def test_two_causes_that_are_perfect_together_are_both_found():
     """All of 40 configurations: each value alone leaves half of the others failing too."""
     rows, outcomes = [], []
     for values in itertools.product(*EVERY.values()):
@@ -146,14 +146,14 @@ def failed(**values: Value) -> Measurement:
     return Measurement(config, Input({"n": 1}), Outcome.IMPLAUSIBLE, message="too fast")
 
 
-def test_the_example_of_a_failure_is_the_one_that_differs_least_from_the_default() -> None:
+def test_the_example_of_a_failure_is_the_one_that_differs_least_from_the_default():
     failures = [failed(fast=True, ftz=True), failed(fast=True), failed(f1=True), failed(unroll=2)]
     measured = {failures[0].input: {m.config: m for m in failures}}
     lines = list(describe_failures(measured, Config(DEFAULT)))
     assert lines[1:3] == ["    4 implausible: too fast", "        for example fast=true on (n=1)"]
 
 
-def test_failures_after_the_search_are_listed_of_configurations_that_had_worked() -> None:
+def test_failures_after_the_search_are_listed_of_configurations_that_had_worked():
     searched, later = failed(fast=True), failed(unroll=2)
     measured = {searched.input: {searched.config: searched}}
     _, *lines = describe_failures(measured, Config(DEFAULT), [searched, later])
@@ -172,12 +172,12 @@ def by_digest(kind: Outcome, one_in: int) -> Ends:
     return end
 
 
-def test_the_same_failure_on_many_inputs_is_evidence_once() -> None:
+def test_the_same_failure_on_many_inputs_is_evidence_once():
     """Two of three configurations with an accidental value fail, on each of 50 inputs."""
     assert tried(by_digest(Outcome.BUILD_FAILED, 4), count=24, inputs=50).causes() == []
 
 
-def test_one_test_that_ends_by_chance_makes_no_cause() -> None:
+def test_one_test_that_ends_by_chance_makes_no_cause():
     """Configurations fail at random, each alike on all its inputs but for a few tests."""
     for flips in (0, 1, 20):
         made = tried(by_digest(Outcome.CRASHED, 3), count=30, inputs=24)
@@ -187,7 +187,7 @@ def test_one_test_that_ends_by_chance_makes_no_cause() -> None:
         assert made.causes() == []
 
 
-def test_what_fails_on_some_inputs_is_explained_by_the_input_and_by_chance_alike() -> None:
+def test_what_fails_on_some_inputs_is_explained_by_the_input_and_by_chance_alike():
     """Large inputs with unroll=4 time out always; where f0 is set a third of the tests crash."""
 
     def end(config: dict[str, Value], rng: random.Random) -> Outcome:
@@ -245,7 +245,7 @@ def ablated(
     return ablate(winner, default, measure=measure, code=code, legal=legal)
 
 
-def test_what_leaves_the_machine_code_is_dropped_without_a_measurement() -> None:
+def test_what_leaves_the_machine_code_is_dropped_without_a_measurement():
     def nothing(configs: Sequence[Config]) -> list[Measurement]:
         raise AssertionError("it is not measured")
 
@@ -264,7 +264,7 @@ def test_what_leaves_the_machine_code_is_dropped_without_a_measurement() -> None
     assert sum(c["f7"] for c in measured) == 1, "all but f2 and f7 are dropped at once"
 
 
-def test_only_what_the_time_needs_is_left() -> None:
+def test_only_what_the_time_needs_is_left():
     def time_s(config: Config) -> float:
         return 1e-3 * (0.8 if config["f2"] else 1) * (0.9 if config["f5"] else 1)
 
@@ -274,7 +274,7 @@ def test_only_what_the_time_needs_is_left() -> None:
     assert "2 of 8 settings are needed: f2=true, f5=true" in str(part)
 
 
-def test_small_losses_do_not_add_up() -> None:
+def test_small_losses_do_not_add_up():
     """Each flag is worth 0.9 %, in the noise of ten samples or not; together they are not."""
 
     def time_s(config: Config) -> float:
@@ -285,7 +285,7 @@ def test_small_losses_do_not_add_up() -> None:
     assert time_s(part.config) / time_s(ALL) < 1.02
 
 
-def test_flags_that_are_illegal_or_fail_without_stay() -> None:
+def test_flags_that_are_illegal_or_fail_without_stay():
     def legal(config: Config) -> Config | None:
         return None if config["f1"] and not config["f0"] else config
 
@@ -298,7 +298,7 @@ def test_flags_that_are_illegal_or_fail_without_stay() -> None:
     assert (results["f0"], results["f1"]) == (StepResult.ILLEGAL, StepResult.FAILED)
 
 
-def test_a_lucky_drop_is_put_back() -> None:
+def test_a_lucky_drop_is_put_back():
     """The last look is a fresh one: at the first, f0 seemed not to matter."""
     factors = itertools.chain([1.0], itertools.repeat(1.2))
 
@@ -320,7 +320,7 @@ def alternating(cost: float, spread: float) -> Measure:
     ]
 
 
-def test_what_noise_hides_is_not_called_needed_and_what_seems_slow_stays() -> None:
+def test_what_noise_hides_is_not_called_needed_and_what_seems_slow_stays():
     for cost, spread, needed, text in (
         (1.0, 0.01, 0, "0 of 8 settings are needed"),
         (1.001, 0.3, 0, "any of 8 settings may be needed"),
@@ -334,7 +334,7 @@ def test_what_noise_hides_is_not_called_needed_and_what_seems_slow_stays() -> No
         assert ("more --repeats" in heading) == ("may be" in text)
 
 
-def test_a_line_says_of_each_flag_either_that_it_is_needed_or_that_it_may_be() -> None:
+def test_a_line_says_of_each_flag_either_that_it_is_needed_or_that_it_may_be():
     first = AblationStep("f0", "true", StepResult.SLOWER, None)
     others = [AblationStep(f"f{k}", "true", StepResult.SEEMS_SLOWER, None) for k in (1, 2)]
     three = Config({name: name in ("f0", "f1", "f2") for name in PLAIN})

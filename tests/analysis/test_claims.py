@@ -45,7 +45,7 @@ def ratio_of(p_value: float, value: float = 1.1) -> TimeRatio:
     return TimeRatio(value, value - 0.05, value + 0.05, 20, p_value)
 
 
-def test_a_ratio_that_is_clear_alone_may_be_chance_among_many() -> None:
+def test_a_ratio_that_is_clear_alone_may_be_chance_among_many():
     for ratios, is_faster in (
         ([ratio_of(0.02)], True),
         ([ratio_of(0.02), *[ratio_of(0.5, 1.0)] * 47], False),  # it may be chance among many
@@ -63,7 +63,7 @@ def test_a_ratio_that_is_clear_alone_may_be_chance_among_many() -> None:
 # ------------------------------------------------------------------------------- one input
 
 
-def test_rounds_of_a_replay_are_split_into_those_that_choose_and_that_judge() -> None:
+def test_rounds_of_a_replay_are_split_into_those_that_choose_and_that_judge():
     """A is faster in the first half and B in the second: only one half may be counted for it."""
     for last, speedup in ((3.0, 1), (2.0, 1.5)):
         halves = {DEFAULT: (3.0, 3.0), A: (1.0, last), B: (2.0, 1.0)}
@@ -73,7 +73,7 @@ def test_rounds_of_a_replay_are_split_into_those_that_choose_and_that_judge() ->
         assert report.speedup.value == pytest.approx(speedup)
 
 
-def test_a_single_sample_is_no_claim() -> None:
+def test_a_single_sample_is_no_claim():
     times_s = {DEFAULT: 9.0, A: 1.0, B: 2.0}
     finals = [measured(c, timing(np.log(t))) for c, t in times_s.items()]
     speedup = report_input(PROBLEM, {}, finals, DEFAULT, None).speedup
@@ -121,7 +121,7 @@ def claims(reports: Sequence[InputReport]) -> int:
     return sum(report.speedup.is_faster for report in reports)
 
 
-def test_equal_code_is_called_faster_on_few_inputs() -> None:
+def test_equal_code_is_called_faster_on_few_inputs():
     """At most 2.5 % of 300 are expected to be; 4 standard errors are 11."""
     for report, draw in (
         (final_report, normal),
@@ -134,12 +134,12 @@ def test_equal_code_is_called_faster_on_few_inputs() -> None:
         assert claims([report(rng, draw) for _ in range(300)]) <= 7 + 11
 
 
-def test_faster_code_is_found() -> None:
+def test_faster_code_is_found():
     rng = np.random.default_rng(5)
     assert claims([final_report(rng, normal, faster=0.1) for _ in range(50)]) >= 47
 
 
-def test_over_many_inputs_of_equal_code_there_is_seldom_a_claim() -> None:
+def test_over_many_inputs_of_equal_code_there_is_seldom_a_claim():
     rng = np.random.default_rng(6)
     families = [[final_report(rng, normal) for _ in range(48)] for _ in range(20)]
     assert sum(claims(family) > 0 for family in families) > 8, "without a correction"
@@ -150,7 +150,7 @@ def test_over_many_inputs_of_equal_code_there_is_seldom_a_claim() -> None:
 # ------------------------------------------------------------------------------ what is said
 
 
-def test_the_rate_of_false_claims_is_that_of_the_interval() -> None:
+def test_the_rate_of_false_claims_is_that_of_the_interval():
     for confidence, rate in ((0.95, "2.5 %"), (0.99, "0.50 %"), (0.999, "0.050 %"), (0.5, "5.0 %")):
         best, baseline = Timing((1.0, 1.001)), Timing((2.0, 2.1))
         clear = dataclasses.replace(time_ratio(baseline, best, confidence), low=1.5)

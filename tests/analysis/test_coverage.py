@@ -39,7 +39,7 @@ def tune(spec: Spec, folder: Path, *inputs: Input, **options: Any) -> None:
     ran(chosen, folder / "r.db", FormulaMeasurer(**options), test_limit=4)
 
 
-def test_what_lacked_time_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_lacked_time_is_reported(tmp_path, monkeypatch):
     spec, measurer = make_spec(tmp_path), FormulaMeasurer()
     first, second = spec.inputs
     with monkeypatch.context() as patched:
@@ -65,7 +65,7 @@ def test_what_lacked_time_is_reported(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not list(reservations(read(tmp_path)))
 
 
-def test_after_ctrl_c_the_inputs_that_were_still_to_come_are_named(tmp_path: Path) -> None:
+def test_after_ctrl_c_the_inputs_that_were_still_to_come_are_named(tmp_path):
     spec = make_spec(tmp_path)
     first, second = spec.inputs
     with pytest.raises(KeyboardInterrupt):
@@ -83,7 +83,7 @@ def test_after_ctrl_c_the_inputs_that_were_still_to_come_are_named(tmp_path: Pat
         ("interrupted", "its search was stopped"),
     ],
 )
-def test_a_run_that_measured_nothing_has_a_reason(tmp_path: Path, state: str, why: str) -> None:
+def test_a_run_that_measured_nothing_has_a_reason(tmp_path, state, why):
     spec = make_spec(tmp_path)
     tune(spec, tmp_path, spec.inputs[0])
     results = read(tmp_path)
@@ -93,9 +93,7 @@ def test_a_run_that_measured_nothing_has_a_reason(tmp_path: Path, state: str, wh
     assert not_measured(empty) == {problem: f"not measured: {why}"}
 
 
-def test_a_notice_stands_until_a_command_on_the_same_inputs_has_come_through(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_notice_stands_until_a_command_on_the_same_inputs_has_come_through(tmp_path, monkeypatch):
     spec, (first, second, third) = three(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(State, "is_time_up", lambda state: len(state.runs) == 2)
@@ -111,8 +109,8 @@ def test_a_notice_stands_until_a_command_on_the_same_inputs_has_come_through(
 
 @pytest.mark.parametrize("position", [0, 2])  # before what was measured, and behind it
 def test_an_input_with_nothing_legal_is_reported_wherever_it_stands_and_not_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int
-) -> None:
+    tmp_path, monkeypatch, position
+):
     spec, inputs = three(tmp_path)
     empty, measured = inputs[position], inputs[1]
 
@@ -131,7 +129,7 @@ def test_an_input_with_nothing_legal_is_reported_wherever_it_stands_and_not_forg
     assert not not_measured(read(tmp_path))
 
 
-def test_a_space_with_nothing_legal_at_all_is_known_and_has_a_page(tmp_path: Path) -> None:
+def test_a_space_with_nothing_legal_at_all_is_known_and_has_a_page(tmp_path):
     spec, inputs = three(tmp_path)
     measurer = FormulaMeasurer()
     measurer.limits = DeviceLimits(1, (1, 1, 1), (1, 1, 1), 1, 1, 1)
@@ -145,7 +143,7 @@ def test_a_space_with_nothing_legal_at_all_is_known_and_has_a_page(tmp_path: Pat
     assert "no configuration is legal on this device" in (tmp_path / "r.html").read_text()
 
 
-def test_a_broken_host_module_is_the_reported_reason(tmp_path: Path) -> None:
+def test_a_broken_host_module_is_the_reported_reason(tmp_path):
     spec = make_spec(tmp_path)
     first, second = spec.inputs
     why = f"left out: {BROKEN}"
@@ -158,7 +156,7 @@ def test_a_broken_host_module_is_the_reported_reason(tmp_path: Path) -> None:
     assert not list(reservations(read(tmp_path)))
 
 
-def test_of_two_copies_of_a_database_the_later_one_counts_in_any_order(tmp_path: Path) -> None:
+def test_of_two_copies_of_a_database_the_later_one_counts_in_any_order(tmp_path):
     spec, (first, second, _) = three(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         tune(spec, tmp_path, first, second, stop_after=3)

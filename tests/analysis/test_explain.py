@@ -30,12 +30,12 @@ SLOWDOWN = TreeTarget("slowdown", log=True)
 
 
 @pytest.fixture
-def results(sized: Results) -> Results:
+def results(sized):
     return sized
 
 
 @pytest.fixture
-def database(sized: Results) -> str:
+def database(sized):
     return sized.databases[0]
 
 
@@ -44,7 +44,7 @@ def changed(row: MeasurementRow, **changes: Any) -> MeasurementRow:
     return dataclasses.replace(row, measurement=dataclasses.replace(row.measurement, **changes))
 
 
-def test_samples_are_what_worked_with_slowdowns_by_input(results: Results) -> None:
+def test_samples_are_what_worked_with_slowdowns_by_input(results):
     taken = samples(results)
     assert len(taken.table) == 6 * 7
     assert set(taken.parameters) == {"n", "BLOCK", "TILE"}
@@ -55,8 +55,8 @@ def test_samples_are_what_worked_with_slowdowns_by_input(results: Results) -> No
 
 
 def test_what_matters_is_important_and_a_tree_that_explains_nothing_is_not_printed(
-    results: Results, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+    results, monkeypatch, capsys
+):
     explained = explain(samples(results), SLOWDOWN)
     shares = importance(explained.tree)
     assert shares["BLOCK"] > 0.3
@@ -73,7 +73,7 @@ def test_what_matters_is_important_and_a_tree_that_explains_nothing_is_not_print
     assert "Importance" not in text
 
 
-def test_samples_that_share_a_measurement_are_held_out_together() -> None:
+def test_samples_that_share_a_measurement_are_held_out_together():
     """Times of pure noise, each of eight configurations: a tree that has seen seven knows the
     eighth, and one that has seen none knows nothing."""
     rng = np.random.default_rng(0)
@@ -93,7 +93,7 @@ def test_samples_that_share_a_measurement_are_held_out_together() -> None:
         explain(Samples(table[:120], names, ()), SLOWDOWN)
 
 
-def test_what_shares_machine_code_has_the_number_of_what_was_measured(results: Results) -> None:
+def test_what_shares_machine_code_has_the_number_of_what_was_measured(results):
     rows = []
     for row in results.rows:
         config = row.measurement.config
@@ -106,9 +106,7 @@ def test_what_shares_machine_code_has_the_number_of_what_was_measured(results: R
     assert (shared[["n", "BLOCK"]].nunique() == 1).all(axis=None)
 
 
-def test_wrong_options_are_reported_before_anything_is_printed(
-    database: str, capsys: Capture
-) -> None:
+def test_wrong_options_are_reported_before_anything_is_printed(database, capsys):
     for options, message in (
         (["--per", "BLOCK"], "`BLOCK` is none"),
         (["--inside", "BLOCK > 999"], "0 of 42 samples"),
@@ -124,8 +122,8 @@ def test_wrong_options_are_reported_before_anything_is_printed(
 
 
 def test_all_that_is_asked_of_a_tree_is_printed_and_too_few_samples_take_nothing_else_away(
-    database: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    database, capsys, monkeypatch
+):
     assert main([database, "--below", "slowdown=1.5", "--tree"]) == 0
     out = capsys.readouterr().out
     for text in ("all: ", "Settings with", "G-ADAPT's model", "oracle"):
@@ -138,8 +136,8 @@ def test_all_that_is_asked_of_a_tree_is_printed_and_too_few_samples_take_nothing
 
 
 def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
-    database: str, capsys: Capture, results: Results, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    database, capsys, results, monkeypatch
+):
     wide = samples(results)
     table = pd.concat([wide.table] * 20, ignore_index=True)
     noise = np.random.default_rng(0).normal(0, 0.3, len(table))
@@ -152,7 +150,7 @@ def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
     assert re.search(r":\s+0\s+regions.*\d+ of 840 samples", capsys.readouterr().out, re.S)
 
 
-def test_integers_beside_an_absent_flag_stay_integers(results: Results) -> None:
+def test_integers_beside_an_absent_flag_stay_integers(results):
     rows = tuple(
         changed(row, config=Config({**row.measurement.config, "level": level}))
         for row in results.rows
@@ -165,7 +163,7 @@ def test_integers_beside_an_absent_flag_stay_integers(results: Results) -> None:
     assert set(map(repr, levels)) == {"None", "0", "1"}
 
 
-def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results: Results) -> None:
+def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results):
     judged = gadapt_judgement(matrix_of(results))
     assert judged.accuracy == pytest.approx(5 / 6)
     assert judged.worst_fraction == pytest.approx(1 / 3)
@@ -180,7 +178,7 @@ def of_device(results: Results, device: str, **campaign: Any) -> Results:
     return Results(other, results.databases, tuple(rows))
 
 
-def test_platforms_are_separate_in_one_tree_whatever_their_spaces_names(results: Results) -> None:
+def test_platforms_are_separate_in_one_tree_whatever_their_spaces_names(results):
     both = pooled([results, of_device(results, "twice as slow", space_name="small_2")])
     assert both.parameters[0] == "platform"
     assert both.targets == ["time_s", "slowdown"]  # and not what one of them alone observed
@@ -189,7 +187,7 @@ def test_platforms_are_separate_in_one_tree_whatever_their_spaces_names(results:
         pooled([results, results])
 
 
-def test_platforms_with_other_parameters_are_no_platforms_of_one_kernel(results: Results) -> None:
+def test_platforms_with_other_parameters_are_no_platforms_of_one_kernel(results):
     width = {"WIDTH": results.campaign.parameters["BLOCK"]}
     other = of_device(results, "another", parameters=width, constraints=())
     rows = [
@@ -200,7 +198,7 @@ def test_platforms_with_other_parameters_are_no_platforms_of_one_kernel(results:
         pooled([results, Results(other.campaign, other.databases, tuple(rows))])
 
 
-def test_the_published_rule_can_be_asked_for(database: str, capsys: Capture) -> None:
+def test_the_published_rule_can_be_asked_for(database, capsys):
     for threshold, leaves in (("0", 6), ("0.5", 1)):
         assert main([database, "--tree", "--threshold", threshold]) == 0
         out = capsys.readouterr().out

@@ -101,7 +101,7 @@ def best_block(report: InputReport) -> int:
     return block(report.best.config)
 
 
-def test_finalists_are_measured_to_choose_and_the_winner_again_to_be_judged(tmp_path: Path) -> None:
+def test_finalists_are_measured_to_choose_and_the_winner_again_to_be_judged(tmp_path):
     measurer = Staged(choice_s={16: 3.0, 32: 1.2, 64: 1.1}, final_s={16: 3.0, 64: 1.5})
     report, _ = tuned(tmp_path, measurer)
     assert measurer.turns == [({32, 64}, "choice"), ({16, 64}, "finals")]
@@ -110,7 +110,7 @@ def test_finalists_are_measured_to_choose_and_the_winner_again_to_be_judged(tmp_
     assert report.speedup.is_faster
 
 
-def test_finals_have_data_of_a_seed_that_is_drawn_once_for_a_campaign(tmp_path: Path) -> None:
+def test_finals_have_data_of_a_seed_that_is_drawn_once_for_a_campaign(tmp_path):
     measurer, database = Staged(wrong=(32,)), tmp_path / "r.db"
     tuned(tmp_path, measurer)
     tamper(database, "UPDATE measurements SET stage = 'candidate' WHERE stage = 'final'")
@@ -133,9 +133,7 @@ def test_finals_have_data_of_a_seed_that_is_drawn_once_for_a_campaign(tmp_path: 
         (f"measure: {{repeats: 1}}\n{NAMED}", [20, 20]),
     ],
 )
-def test_the_choice_and_the_finals_have_as_many_rounds_as_repeats(
-    tmp_path: Path, measure: str, rounds: list[int]
-) -> None:
+def test_the_choice_and_the_finals_have_as_many_rounds_as_repeats(tmp_path, measure, rounds):
     """At least two, and one for each occasion; twenty beside named baselines."""
     measurer = Staged()
     tuned(tmp_path, measurer, SPACE + measure)
@@ -143,14 +141,12 @@ def test_the_choice_and_the_finals_have_as_many_rounds_as_repeats(
 
 
 @pytest.mark.parametrize("measurer", [Staged(final_s={16: 3.0, 32: 3.3}), Staged(wrong=(32, 64))])
-def test_default_is_best_where_no_finalist_is_faster_or_right_when_it_is_judged(
-    tmp_path: Path, measurer: Staged
-) -> None:
+def test_default_is_best_where_no_finalist_is_faster_or_right_when_it_is_judged(tmp_path, measurer):
     report, _ = tuned(tmp_path, measurer)
     assert (best_block(report), report.speedup.value) == (16, 1)
 
 
-def test_baseline_that_the_search_would_give_up_is_judged_but_no_rival(tmp_path: Path) -> None:
+def test_baseline_that_the_search_would_give_up_is_judged_but_no_rival(tmp_path):
     measurer = Staged()
     report, _ = tuned(tmp_path, measurer, WITH_BASELINES)
     turns = [({32, 64, 128}, "choice"), ({16, 32, 128, 256}, "finals")]
@@ -158,7 +154,7 @@ def test_baseline_that_the_search_would_give_up_is_judged_but_no_rival(tmp_path:
     assert set(report.baseline_speedups) == {"near", "slow"}
 
 
-def test_stored_results_give_the_same_report(tmp_path: Path) -> None:
+def test_stored_results_give_the_same_report(tmp_path):
     measurer = Staged(choice_s={16: 3.0, 32: 1.2, 64: 1.1})
     report, results = tuned(tmp_path, measurer)
     (stored,) = input_reports(results)
@@ -171,7 +167,7 @@ def test_stored_results_give_the_same_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("measurer", [Staged(wrong=(32,)), Staged(slow_first=(32,))])
-def test_winner_that_is_wrong_or_slow_at_first_gives_way(tmp_path: Path, measurer: Staged) -> None:
+def test_winner_that_is_wrong_or_slow_at_first_gives_way(tmp_path, measurer):
     report, _ = tuned(tmp_path, measurer)
     assert measurer.turns[1:] == [({16, 32}, "finals"), ({16, 64}, "finals")]
     assert best_block(report) == 64
@@ -181,7 +177,7 @@ def test_winner_that_is_wrong_or_slow_at_first_gives_way(tmp_path: Path, measure
     assert best_block(again) == 64
 
 
-def test_gain_that_first_runs_do_not_show_is_no_claim_and_nobody_is_accused(tmp_path: Path) -> None:
+def test_gain_that_first_runs_do_not_show_is_no_claim_and_nobody_is_accused(tmp_path):
     report, results = tuned(tmp_path, Staged(slow_first=(32, 64)))
     assert report.speedup.value > 2
     assert not report.speedup.is_faster
@@ -192,7 +188,7 @@ def test_gain_that_first_runs_do_not_show_is_no_claim_and_nobody_is_accused(tmp_
     assert "1 of 1 input, (n=8): its first runs are slow" in unclaimed
 
 
-def test_a_named_baseline_is_in_the_finals_unless_it_failed_in_the_search(tmp_path: Path) -> None:
+def test_a_named_baseline_is_in_the_finals_unless_it_failed_in_the_search(tmp_path):
     for search_s, test_limit, finals in (
         (SEARCH_S, 1, {16, 64}),  # it was not tried
         (SEARCH_S, 40, {16, 32, 64}),
@@ -204,7 +200,7 @@ def test_a_named_baseline_is_in_the_finals_unless_it_failed_in_the_search(tmp_pa
         assert measurer.turns[-1] == (finals, "finals")
 
 
-def test_a_named_baseline_that_the_search_did_not_try_may_win(tmp_path: Path) -> None:
+def test_a_named_baseline_that_the_search_did_not_try_may_win(tmp_path):
     measurer = Staged(choice_s={32: 1.1, 64: 1.2}, final_s={16: 3.0, 32: 1.5})
     report, _ = tuned(tmp_path, measurer, SPACE + NAMED.replace("64", "32"), test_limit=2)
     assert {block(config) for _, config in measurer.asked} == {16, 64}
@@ -213,8 +209,8 @@ def test_a_named_baseline_that_the_search_did_not_try_may_win(tmp_path: Path) ->
 
 
 def test_results_know_how_many_configurations_are_legal_and_whether_all_were_tried(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     for test_limit, is_exhausted in ((2, False), (40, True)):
         report, results = tuned(tmp_path, Staged(), test_limit=test_limit)
         assert results.is_exhausted is report.is_exhausted is is_exhausted
@@ -238,7 +234,7 @@ def failed(config: Config, outcome: Outcome) -> Measurement:
     return Measurement(config, Input({"n": 8}), outcome, message="gone")
 
 
-def test_stored_results_are_complete_with_just_these_configurations_in_all_their_rounds() -> None:
+def test_stored_results_are_complete_with_just_these_configurations_in_all_their_rounds():
     for stored, searched, expected in (
         ([timed(C16), timed(C32)], [], True),
         ([timed(C16)], [], False),

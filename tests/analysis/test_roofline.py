@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,13 +59,13 @@ class RatedMeasurer(FormulaMeasurer):
 
 
 @pytest.fixture(scope="module")
-def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+def findings(tmp_path_factory):
     folder = tmp_path_factory.mktemp("roofline")
     found = results_of(folder, SPACE, RatedMeasurer(make_spec(folder, SPACE)))
     return Findings(found, Cache(folder / "kept"))
 
 
-def test_each_input_has_its_rates_and_both_fractions_of_the_peak(findings: Findings) -> None:
+def test_each_input_has_its_rates_and_both_fractions_of_the_peak(findings):
     section = roofline_section(findings.reports)
     assert "100 GB/s in a copy and 2000 GFLOP/s" in section.texts[0]
     assert section.table.rows[0] == ("n=8", "94.12", "752.9", "94 %", "50 %", "memory")
@@ -76,18 +75,18 @@ def test_each_input_has_its_rates_and_both_fractions_of_the_peak(findings: Findi
 
 
 @pytest.mark.slow
-def test_the_page_draws_the_roof(findings: Findings) -> None:
+def test_the_page_draws_the_roof(findings):
     of_page = {section.anchor: section for section in sections(findings) if section}
     assert "operations per byte" in of_page["roofline"].picture
 
 
-def test_the_json_has_the_numbers(findings: Findings) -> None:
+def test_the_json_has_the_numbers(findings):
     first = describe_results(findings).inputs[0]
     numbers = first.gb_per_s, first.gflop_per_s, first.peak_fraction
     assert numbers == pytest.approx((94.12, 752.9, 0.9412), rel=1e-3)
 
 
-def test_the_fraction_is_a_target_of_trees_and_the_peak_is_none(findings: Findings) -> None:
+def test_the_fraction_is_a_target_of_trees_and_the_peak_is_none(findings):
     taken = samples(findings.results)
     assert {name for name in taken.targets if "_per_s" in name or "peak" in name} == {
         "gb_per_s", "gflop_per_s", "peak_fraction"
@@ -101,8 +100,8 @@ def test_the_fraction_is_a_target_of_trees_and_the_peak_is_none(findings: Findin
     [(0.49, 256, EndReason.PEAK), (0.9, 16, EndReason.PEAK), (1.0, None, EndReason.EXHAUSTED)],
 )
 def test_a_search_ends_when_the_best_reaches_the_fraction_that_the_space_asks_for(
-    stop_at: float, last: int | None, ended: EndReason, tmp_path: Path
-) -> None:
+    stop_at, last, ended, tmp_path
+):
     spec = make_spec(tmp_path, SPACE.replace(", {n: 16}, {n: 32}, {n: 64}", ""))
     (problem,) = spec.inputs
     measurer, options = RatedMeasurer(spec), {"parallelism": 1, "peak_fraction": stop_at}
@@ -119,9 +118,7 @@ def test_a_search_ends_when_the_best_reaches_the_fraction_that_the_space_asks_fo
         assert campaign.searched[problem].ended is ended
 
 
-def test_tune_says_that_the_space_asks_for_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tune_says_that_the_space_asks_for_no_more(tmp_path, monkeypatch, capsys):
     spec = make_spec(tmp_path, f"{SPACE}search: {{stop_at: 0.9}}\n")
     opened = {"one": RatedMeasurer(spec)}, "it is a formula"
     monkeypatch.setattr("harness.api.running.open_measurers", lambda *_: opened)
@@ -129,7 +126,7 @@ def test_tune_says_that_the_space_asks_for_no_more(
     assert "reached 90 %" in " ".join(capsys.readouterr().out.split())
 
 
-def test_without_work_nothing_is_said(tmp_path: Path) -> None:
+def test_without_work_nothing_is_said(tmp_path):
     space = small_space(BLOCKS_AND_TILES, 8)
     plain = Findings(results_of(tmp_path, space, FormulaMeasurer(time_s), test_limit=2))
     assert roofline_section(plain.reports) is None

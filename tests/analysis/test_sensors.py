@@ -60,16 +60,16 @@ class PoweredMeasurer(FormulaMeasurer):
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def results(tmp_path_factory):
     return results_of(tmp_path_factory.mktemp("energy"), SPACE, PoweredMeasurer(time_s))
 
 
 @pytest.fixture(scope="module")
-def database(results: Results) -> str:
+def database(results):
     return results.databases[0]
 
 
-def test_an_input_has_the_energy_of_the_default_of_the_best_and_the_least(results: Results) -> None:
+def test_an_input_has_the_energy_of_the_default_of_the_best_and_the_least(results):
     energies = input_energies(results, input_reports(results))
     for n, energy in zip((8, 16, 32, 64), energies, strict=True):
         assert energy.problem["n"] == n
@@ -79,7 +79,7 @@ def test_an_input_has_the_energy_of_the_default_of_the_best_and_the_least(result
         assert energy.count == 6, "two blocks of 64 have no energy"
 
 
-def test_the_front_goes_from_the_fastest_to_the_least_energy(tmp_path: Path) -> None:
+def test_the_front_goes_from_the_fastest_to_the_least_energy(tmp_path):
     class Trading(PoweredMeasurer):
         def measure(self, *asked: Any) -> Measurement:
             measured = super().measure(*asked)
@@ -98,25 +98,25 @@ def test_the_front_goes_from_the_fastest_to_the_least_energy(tmp_path: Path) -> 
     assert front == [(16, 4.0), (32, 2.0), (256, 1.0)]
 
 
-def test_energy_that_is_not_known_of_the_default_is_a_dash(results: Results) -> None:
+def test_energy_that_is_not_known_of_the_default_is_a_dash(results):
     (first, *_) = input_energies(results, input_reports(results))
     unknown = dataclasses.replace(first, default=None, best=None)
     assert energy_section([unknown]).table.rows == [("n=8", "-", "-")]
 
 
-def test_energy_is_shown_in_its_unit() -> None:
+def test_energy_is_shown_in_its_unit():
     for joules, text in ((0.0, "0 J"), (12.34, "12.3 J"), (0.5, "500 mJ"), (4.2e-6, "4.20 uJ")):
         assert format_energy(joules) == text
 
 
-def test_a_tree_of_power_finds_what_takes_it(results: Results, tmp_path: Path) -> None:
+def test_a_tree_of_power_finds_what_takes_it(results, tmp_path):
     explained = explain(samples(results), TreeTarget("power_w"), Cache(tmp_path))
     assert len(explained.tree.samples) == 24, "those with a power"
     assert importance(explained.tree)["TILE"] > 0.99
     assert explained.accuracy.r2 > 0.9
 
 
-def test_boxes_of_time_and_power_count_only_what_has_both(database: str, capsys: Capture) -> None:
+def test_boxes_of_time_and_power_count_only_what_has_both(database, capsys):
     assert main([database, "--below", "time_s=1e-3", "--below", "power_w=200"]) == 0
     out = capsys.readouterr().out
     assert "Settings with time_s <= 0.001 and power_w <= 200" in out
@@ -126,7 +126,7 @@ def test_boxes_of_time_and_power_count_only_what_has_both(database: str, capsys:
     assert "TILE = 1" not in out
 
 
-def test_the_command_prints_the_table(database: str, capsys: Capture) -> None:
+def test_the_command_prints_the_table(database, capsys):
     assert main([database, "--target", "energy_j", "--per", "n"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"n=8 +48\.0 mJ \+- 480 uJ, 300 W", out)
@@ -135,7 +135,7 @@ def test_the_command_prints_the_table(database: str, capsys: Capture) -> None:
     assert "energy_j / n" in out
 
 
-def test_without_sensors_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sensors_nothing_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(Findings, "picture", lambda *_: "")
     plain = results_of(tmp_path, ONE_INPUT, FormulaMeasurer(time_s), test_limit=2)
     assert list(sensor_lines(plain)) == []
@@ -159,7 +159,7 @@ def observing(folder: Path, *observed: dict[str, float]) -> Results:
     return the_one(read_results([str(folder / "r.db")]))
 
 
-def test_samples_that_were_thrown_away_and_low_clocks_are_reported(tmp_path: Path) -> None:
+def test_samples_that_were_thrown_away_and_low_clocks_are_reported(tmp_path):
     found = observing(
         tmp_path,
         {SM_CLOCK_MHZ: 1980.0, THROTTLED_SAMPLES: 2},
@@ -174,14 +174,14 @@ def test_samples_that_were_thrown_away_and_low_clocks_are_reported(tmp_path: Pat
     assert dict(facts_of(found))["GPU clock"] == "1,500 MHz (900 to 1,980)"
 
 
-def test_calls_that_take_the_host_longer_than_the_device_are_reported(tmp_path: Path) -> None:
+def test_calls_that_take_the_host_longer_than_the_device_are_reported(tmp_path):
     found = observing(tmp_path, {HOST: 1e-9}, {HOST: 1.0}, {HOST: 2.0}, {"occupancy": 1.0})
     (line,) = clock_lines(found)
     assert "2 of 3 measurements" in line
     assert "(medians of all: 1.00 s, " in line
 
 
-def test_nothing_is_said_of_clocks_that_are_alike_or_unknown(tmp_path: Path) -> None:
+def test_nothing_is_said_of_clocks_that_are_alike_or_unknown(tmp_path):
     for observed, shown in (({}, ""), ({SM_CLOCK_MHZ: 990.0}, "990 MHz")):
         (tmp_path / "r.db").unlink(missing_ok=True)
         found = observing(tmp_path, observed, observed)
@@ -190,7 +190,7 @@ def test_nothing_is_said_of_clocks_that_are_alike_or_unknown(tmp_path: Path) -> 
         assert ("GPU clock" in dict(facts_of(found))) == bool(observed)
 
 
-def test_counts_that_nobody_can_have_counted_are_none(tmp_path: Path) -> None:
+def test_counts_that_nobody_can_have_counted_are_none(tmp_path):
     absurd = {HOST_RETRIES: -1e308, THROTTLED_SAMPLES: 1e308}
     found = observing(tmp_path, absurd, absurd, {HOST_RETRIES: 2.0})
     (line,) = clock_lines(found)

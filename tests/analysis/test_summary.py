@@ -49,7 +49,7 @@ def fill(folder: Path, name: str, device: str, *inputs: int) -> Path:
 
 
 @pytest.fixture(scope="module")
-def merged(tmp_path_factory: pytest.TempPathFactory) -> str:
+def merged(tmp_path_factory):
     """Two programs on one device, and one of them on another, in one database."""
     folder = tmp_path_factory.mktemp("merged")
     parts = [
@@ -61,7 +61,7 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "all.db")
 
 
-def test_tables_have_programs_as_rows_and_devices_as_columns(merged: str, capsys: Capture) -> None:
+def test_tables_have_programs_as_rows_and_devices_as_columns(merged, capsys):
     assert analyse([merged, "--summary"]) == 0
     out = capsys.readouterr().out
     lines = [line.rstrip() for line in out.splitlines()]
@@ -85,8 +85,8 @@ def test_tables_have_programs_as_rows_and_devices_as_columns(merged: str, capsys
 
 
 def test_plain_analysis_ends_with_the_tables_and_json_and_report_have_them(
-    merged: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    merged, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
     assert analyse([merged]) == 0
     assert "Speed-up over -O2" in capsys.readouterr().out.split("Programs and devices")[1]
@@ -108,7 +108,7 @@ def test_plain_analysis_ends_with_the_tables_and_json_and_report_have_them(
     assert "Programs and devices" not in page.read_text()
 
 
-def test_options_of_trees_do_not_go_with_the_summary(merged: str, capsys: Capture) -> None:
+def test_options_of_trees_do_not_go_with_the_summary(merged, capsys):
     for more in ("--tree", "--platforms", "--json"):
         assert analyse([merged, "--summary", more]) == 2
         assert "--summary" in capsys.readouterr().err
@@ -125,7 +125,7 @@ def with_key(results: Results, **changes: object) -> Results:
     return dataclasses.replace(results, campaign=dataclasses.replace(results.campaign, key=key))
 
 
-def test_names_say_what_else_differs(merged: str) -> None:
+def test_names_say_what_else_differs(merged):
     both = read_results(merged, "product")
     fast = next(r for r in both if r.campaign.environment.device == FAST)
     newer = dataclasses.replace(fast.campaign.environment, driver="580")
@@ -138,7 +138,7 @@ def test_names_say_what_else_differs(merged: str) -> None:
     assert names(fast, edited)[0][1] == "product, version ffffffff"
 
 
-def test_mean_over_inputs_is_geometric_and_narrower_than_each(merged: str) -> None:
+def test_mean_over_inputs_is_geometric_and_narrower_than_each(merged):
     (results,) = read_results(merged, "sum")
     reports = []
     for n, value in enumerate((2.0, 0.5, 8.0, 8.0)):
@@ -152,7 +152,7 @@ def test_mean_over_inputs_is_geometric_and_narrower_than_each(merged: str) -> No
     assert mean.is_significant
 
 
-def test_levels_are_recognised_however_they_are_spelled() -> None:
+def test_levels_are_recognised_however_they_are_spelled():
     for name in ("-O2", "-Xptxas -O2", "-Xptxas --opt-level=2", "-cl-nv-opt-level=2"):
         assert level_of(name) == "-O2"
     for name in ("-cl-opt-disable", "few", "-O22", "-foo-O2"):

@@ -7,7 +7,6 @@ import re
 import shutil
 import uuid
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,12 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> str:
+def base(tmp_path_factory):
     return tuned(tmp_path_factory.mktemp("base"), "base.db", seed=1)
 
 
 @pytest.fixture(scope="module")
-def slower(tmp_path_factory: pytest.TempPathFactory) -> str:
+def slower(tmp_path_factory):
     """A database with one input slower by 5 %, and one faster."""
     folder = tmp_path_factory.mktemp("slower")
     return tuned(folder, "slower.db", seed=2, slower={16: 1.05, 64: 0.9}, function="edited")
@@ -46,9 +45,7 @@ def everywhere(factor: float) -> dict[int, float]:
     return dict.fromkeys((8, 16, 32, 64), factor)
 
 
-def test_slower_rows_show_their_interval(
-    base: str, slower: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_slower_rows_show_their_interval(base, slower, tmp_path, capsys):
     status, data = run(base, slower)
     expected = {8: "within noise", 16: "slower", 32: "within noise", 64: "faster"}
     assert (status, data["status"]) == (1, 1)
@@ -62,7 +59,7 @@ def test_slower_rows_show_their_interval(
     assert "2 slower, 2 faster, 4 within noise" in text
 
 
-def test_a_green_comparison_says_what_it_missed(base: str, tmp_path: Path, capsys: Capture) -> None:
+def test_a_green_comparison_says_what_it_missed(base, tmp_path, capsys):
     again, junit = tuned(tmp_path, "again.db", seed=3), tmp_path / "j.xml"
     status, data = run(base, again, "--of", "default", "--junit", str(junit))
     assert (status, data["counts"]) == (0, {"within noise": 4})
@@ -78,7 +75,7 @@ def test_a_green_comparison_says_what_it_missed(base: str, tmp_path: Path, capsy
         assert f"{limit:.3f}x" in case.findtext("system-out")
 
 
-def test_limits_are_of_open_tests(base: str, slower: str, tmp_path: Path, capsys: Capture) -> None:
+def test_limits_are_of_open_tests(base, slower, tmp_path, capsys):
     _, data = run(base, slower)
     for row in data["comparisons"]:
         assert (row["upper_limit"] is None) == (row["verdict"] != "within noise")
@@ -88,7 +85,7 @@ def test_limits_are_of_open_tests(base: str, slower: str, tmp_path: Path, capsys
     assert "nothing was tested" in capsys.readouterr().err
 
 
-def test_a_row_names_a_best_that_the_other_side_never_measured(base: str, tmp_path: Path) -> None:
+def test_a_row_names_a_best_that_the_other_side_never_measured(base, tmp_path):
     slower = everywhere(1.2)
     in_finals = tuned(tmp_path, "finals.db", 2, slower, function="edited", searched=(64,))
     status, data = run(base, in_finals, "--of", "best")
@@ -102,7 +99,7 @@ def test_a_row_names_a_best_that_the_other_side_never_measured(base: str, tmp_pa
         assert "(BLOCK=16)" in note
 
 
-def test_a_baseline_in_the_finals_is_not_taken_for_the_winner(tmp_path: Path) -> None:
+def test_a_baseline_in_the_finals_is_not_taken_for_the_winner(tmp_path):
     space = SPACE.replace("[16, 64]", "[16, 32, 64, 128]") + "baselines: {slow: {BLOCK: 32}}\n"
     blocks = {"searched": (16, 64, 128), "chosen": (16, 128), "finals": (16, 32, 64)}
     sides = [
@@ -116,7 +113,7 @@ def test_a_baseline_in_the_finals_is_not_taken_for_the_winner(tmp_path: Path) ->
         assert both == ({"BLOCK": 16},) * 2
 
 
-def test_a_database_carried_on_holds_the_same_measurements(base: str, tmp_path: Path) -> None:
+def test_a_database_carried_on_holds_the_same_measurements(base, tmp_path):
     carried = shutil.copy(base, tmp_path / "carried.db")
     assert run(base, str(carried))[1]["counts"] == {"not measured again": 8}
     place = tuned(tmp_path, "carried.db", seed=4, slower={8: 1.2}, function="edited")
@@ -125,7 +122,7 @@ def test_a_database_carried_on_holds_the_same_measurements(base: str, tmp_path: 
     assert verdicts(data)[8] == "slower"
 
 
-def test_an_input_that_works_no_more_is_a_regression(base: str, tmp_path: Path) -> None:
+def test_an_input_that_works_no_more_is_a_regression(base, tmp_path):
     broken = tuned(tmp_path, "broken.db", seed=5, slower={32: float("inf")})
     junit = tmp_path / "j.xml"
     status, data = run(base, broken, "--junit", str(junit))
@@ -142,9 +139,7 @@ WHY = "the default configuration (BLOCK=64) does not work: wrong_result: exit st
 
 
 @pytest.mark.parametrize("broken", [(8,), (8, 16, 32, 64)])
-def test_an_input_that_the_last_command_left_out_works_no_more(
-    base: str, tmp_path: Path, broken: Sequence[int]
-) -> None:
+def test_an_input_that_the_last_command_left_out_works_no_more(base, tmp_path, broken):
     left_out = dict.fromkeys(broken, f"left out: {WHY}")
     place = tuned(tmp_path, "now.db", seed=5, function="edited", left_out=left_out)
     junit = tmp_path / "j.xml"
@@ -158,14 +153,14 @@ def test_an_input_that_the_last_command_left_out_works_no_more(
     assert (status, data["counts"]["works now"]) == (0, 2 * len(broken))
 
 
-def test_an_input_that_was_left_out_by_a_crash_may_be_chance(base: str, tmp_path: Path) -> None:
+def test_an_input_that_was_left_out_by_a_crash_may_be_chance(base, tmp_path):
     why = "the default does not work: crashed: it died of SIGSEGV"
     place = tuned(tmp_path, "now.db", seed=5, left_out={8: f"left out: {why}"})
     status, data = run(base, place, "--of", "default")
     assert (status, data["comparisons"][0]["notes"]) == (1, [f"{why} (may be chance)"])
 
 
-def test_what_no_command_had_time_for_is_not_compared_so_far(base: str, tmp_path: Path) -> None:
+def test_what_no_command_had_time_for_is_not_compared_so_far(base, tmp_path):
     left_out = {8: "not measured: the time was up", 16: f"left out: {WHY}"}
     place = tuned(tmp_path, "now.db", seed=5, left_out=left_out)
     tamper(Path(place), 'UPDATE commands SET inputs = \'[{"n": 8}, {"n": 64}]\'')
@@ -177,9 +172,7 @@ def test_what_no_command_had_time_for_is_not_compared_so_far(base: str, tmp_path
     assert (status, data["counts"]) == (0, {"within noise": 8})
 
 
-def test_another_environment_is_refused_in_every_output(
-    base: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_another_environment_is_refused_in_every_output(base, tmp_path, capsys):
     other = dataclasses.replace(ENVIRONMENT, driver="2.0")
     place = tuned(tmp_path, "other.db", seed=7, environment=other)
     junit = tmp_path / "j.xml"
@@ -192,7 +185,7 @@ def test_another_environment_is_refused_in_every_output(
     assert run(base, place, "--across-environments", "--of", "best")[0] == 0
 
 
-def test_what_was_tuned_last_is_compared_after_a_revert(tmp_path: Path) -> None:
+def test_what_was_tuned_last_is_compared_after_a_revert(tmp_path):
     tuned(tmp_path, "main.db", seed=1)
     tuned(tmp_path, "main.db", seed=2, slower=everywhere(1.4), function="slow")
     main_branch = tuned(tmp_path, "main.db", seed=3)  # the first version again
@@ -201,7 +194,7 @@ def test_what_was_tuned_last_is_compared_after_a_revert(tmp_path: Path) -> None:
     assert (status, data["counts"]) == (1, {"slower": 8})
 
 
-def test_environments_that_base_lacks_are_left_out_beside_one(base: str, tmp_path: Path) -> None:
+def test_environments_that_base_lacks_are_left_out_beside_one(base, tmp_path):
     older = dataclasses.replace(ENVIRONMENT, driver="0.9")
     tuned(tmp_path, "both.db", seed=7, environment=older)
     both = tuned(tmp_path, "both.db", seed=8)
@@ -213,7 +206,7 @@ def test_environments_that_base_lacks_are_left_out_beside_one(base: str, tmp_pat
 
 
 @pytest.mark.parametrize(("backend", "occasions"), [("replay", 1), ("opencl", 2)])
-def test_replayed_samples_are_one_occasion(tmp_path: Path, backend: str, occasions: int) -> None:
+def test_replayed_samples_are_one_occasion(tmp_path, backend, occasions):
     spec = make_spec(tmp_path, SPACE)
     environment = dataclasses.replace(ENVIRONMENT, backend=backend)
     plan = make_plan(spec.inputs[0], spec=spec, environment=environment)
@@ -228,7 +221,7 @@ def test_replayed_samples_are_one_occasion(tmp_path: Path, backend: str, occasio
     assert len(of_default) == occasions
 
 
-def test_a_default_that_is_the_best_is_one_row_that_says_so(tmp_path: Path) -> None:
+def test_a_default_that_is_the_best_is_one_row_that_says_so(tmp_path):
     sides = [tuned(tmp_path, f"{k}.db", k, searched=(64,), finals=(64,)) for k in (1, 2)]
     for both in (sides, sides[:1] * 2):
         _, data = run(*both)
@@ -237,14 +230,14 @@ def test_a_default_that_is_the_best_is_one_row_that_says_so(tmp_path: Path) -> N
 
 
 def test_results_of_other_sources_than_the_space_has_now_are_refused(
-    base: str, slower: str, tmp_path: Path, capsys: Capture
-) -> None:
+    base, slower, tmp_path, capsys
+):
     spec = make_spec(tmp_path, SPACE)
     assert main([base, slower, "--spec", str(spec.path)]) == 2
     assert "no results of small" in capsys.readouterr().err
 
 
-def test_inputs_that_one_side_lacks_are_listed(base: str, tmp_path: Path, capsys: Capture) -> None:
+def test_inputs_that_one_side_lacks_are_listed(base, tmp_path, capsys):
     fewer = tuned(tmp_path, "fewer.db", seed=8)
     earlier = "UPDATE tuning_run SET start_date = '2000-01-01', end_date = '2000-01-01'"
     tamper(Path(fewer), f"{earlier} WHERE id IN (SELECT id FROM runs WHERE input_id != 1)")
@@ -254,7 +247,7 @@ def test_inputs_that_one_side_lacks_are_listed(base: str, tmp_path: Path, capsys
     assert "only in BASE: (n=16), (n=32), (n=64)" in capsys.readouterr().err
 
 
-def test_nothing_in_common_is_no_comparison(base: str, tmp_path: Path, capsys: Capture) -> None:
+def test_nothing_in_common_is_no_comparison(base, tmp_path, capsys):
     for words, name in (
         ([str(tmp_path / "none.db")], "none.db"),
         ([base, "--space", "other"], "other"),
@@ -264,7 +257,7 @@ def test_nothing_in_common_is_no_comparison(base: str, tmp_path: Path, capsys: C
         assert name in capsys.readouterr().err
 
 
-def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(capsys: Capture) -> None:
+def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(capsys):
     there = {}
     for name, command in (("compare", main), ("tune", tune)):
         with pytest.raises(SystemExit):
@@ -289,7 +282,7 @@ def _options(text: str) -> set[str]:
     return set(re.findall(r"--[a-z][a-z-]+", text))
 
 
-def test_equal_sources_are_no_regression_ever(base: str, tmp_path: Path, capsys: Capture) -> None:
+def test_equal_sources_are_no_regression_ever(base, tmp_path, capsys):
     slower = everywhere(1.3)
     status, data = run(base, tuned(tmp_path, "same.db", 9, slower))
     assert (status, data["counts"]) == (0, {"the machine changed": 8})
@@ -298,7 +291,7 @@ def test_equal_sources_are_no_regression_ever(base: str, tmp_path: Path, capsys:
     assert run(base, edited)[0] == 1
 
 
-def test_a_worse_winner_of_equal_sources_meets_the_default(base: str, tmp_path: Path) -> None:
+def test_a_worse_winner_of_equal_sources_meets_the_default(base, tmp_path):
     for factor in (1.0, 1.3):
         slower = everywhere(factor)
         place = tuned(tmp_path, f"{factor}.db", 9, slower, searched=(64,), finals=(64,))

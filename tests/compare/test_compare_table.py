@@ -47,12 +47,12 @@ def text_of(*rows: ComparedRow) -> str:
     return captured.get()
 
 
-def test_large_ratios_lose_their_decimals() -> None:
+def test_large_ratios_lose_their_decimals():
     shown = list(map(times, (1.05, 999.96, 1000, 4567)))
     assert shown == ["1.050x", "999.960x", "1,000x", "4,570x"]
 
 
-def test_four_inputs_that_are_not_compared_are_listed_and_more_are_counted() -> None:
+def test_four_inputs_that_are_not_compared_are_listed_and_more_are_counted():
     four = text_of(row(), *map(missing, range(2, 6)))
     assert "not compared, measured only in BASE: (n=2), (n=3), (n=4), (n=5)\n" in four
     for count in (1, 2):
@@ -61,13 +61,13 @@ def test_four_inputs_that_are_not_compared_are_listed_and_more_are_counted() -> 
     assert "measured only" not in text_of(row())
 
 
-def test_summary_counts_regressions_first() -> None:
+def test_summary_counts_regressions_first():
     rows = [row(1), row(2, Verdict.FIXED), row(3, Verdict.FASTER), row(4, Verdict.BROKEN)]
     found = summary(comparison(*rows, row(5, Verdict.SLOWER)))
     assert found.startswith("1 slower, 1 works no more, 1 faster, 1 within noise, 1 works now; ")
 
 
-def test_summary_says_what_may_have_been_missed() -> None:
+def test_summary_says_what_may_have_been_missed():
     for high, missed, advice in (
         (1.0, "no slowdown could have been missed", False),
         (1.1, "slowdowns of up to 1.100x could have been missed (small, n=1, best)", False),
@@ -78,18 +78,18 @@ def test_summary_says_what_may_have_been_missed() -> None:
         assert len(words) == (3 if advice else 2)
 
 
-def test_advice_on_a_rerun_is_about_the_rerun() -> None:
+def test_advice_on_a_rerun_is_about_the_rerun():
     again = dataclasses.replace(RULES, is_rerun=True)
     assert "use more --occasions" in summary(comparison(row(high=1.5), rules=again))
     assert "--rerun" in summary(comparison(row(high=1.5)))
 
 
-def test_summary_without_tests_says_so() -> None:
+def test_summary_without_tests_says_so():
     assert summary(comparison(missing(1))) == "1 not compared; nothing was tested"
     assert summary(comparison(row(verdict=Verdict.SLOWER))) == "1 slower"
 
 
-def test_a_sentence_has_the_limit_where_nothing_is_clear() -> None:
+def test_a_sentence_has_the_limit_where_nothing_is_clear():
     within = sentence(row())
     assert within == (
         "n=1: best within noise, 1.000x [0.900x, 1.050x], 1.00 ms -> 2.00 ms; "
@@ -113,11 +113,11 @@ def results(kernel: str = "mvmul", driver: str = "1", program: str = "p" * 9) ->
 OLD, NEW, STENCIL = results(driver="1"), results(driver="2"), results("stencil")
 
 
-def test_across_environments_those_tuned_last_are_paired() -> None:
+def test_across_environments_those_tuned_last_are_paired():
     assert list(match([STENCIL, OLD, NEW], [NEW, OLD], True)) == [(OLD, NEW)]
 
 
-def test_notes_name_what_only_one_side_has_and_which_sources_differ() -> None:
+def test_notes_name_what_only_one_side_has_and_which_sources_differ():
     edited = results(program="q" * 9)
     found = list(matching_notes([STENCIL, OLD], [edited, results("saxpy")], [(OLD, edited)]))
     assert found == [
@@ -129,7 +129,7 @@ def test_notes_name_what_only_one_side_has_and_which_sources_differ() -> None:
     assert list(matching_notes([OLD], [NEW], [(OLD, NEW)])) == ["mvmul: driver differs: 1 -> 2"]
 
 
-def test_copies_alone_are_no_comparison_where_the_last_environment_is_new() -> None:
+def test_copies_alone_are_no_comparison_where_the_last_environment_is_new():
     copy = results(driver="1")
     base, candidate, matched = [STENCIL, OLD], [STENCIL, NEW, copy], [(OLD, copy)]
     with pytest.raises(UsageError, match="driver: 1 -> 2"):

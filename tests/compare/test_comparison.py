@@ -41,7 +41,7 @@ def families(threshold: float, slower: float = 0.0) -> list[list[Change]]:
     return found
 
 
-def test_occasions_that_differ_are_no_false_alarms() -> None:
+def test_occasions_that_differ_are_no_false_alarms():
     alarms = 0
     for family in families(0):
         alarms += any(change.verdict is not Verdict.WITHIN_NOISE for change in family)
@@ -60,7 +60,7 @@ def verdicts(pairs: Sequence[Pair], **rules: float) -> list[Verdict]:
     return [change.verdict for change in judge(pairs, **rules)]
 
 
-def test_true_changes_are_found_and_small_ones_are_none() -> None:
+def test_true_changes_are_found_and_small_ones_are_none():
     pairs = [pair(r, seed=s) for s, r in enumerate((1.0, 1.05, 0.95, 1.004, 1.0))]
     clear = [Verdict.SLOWER, Verdict.FASTER]
     assert verdicts(pairs) == [Verdict.WITHIN_NOISE, *clear, *[Verdict.WITHIN_NOISE] * 2]
@@ -69,7 +69,7 @@ def test_true_changes_are_found_and_small_ones_are_none() -> None:
     assert verdicts(small, threshold=0) == [Verdict.SLOWER]
 
 
-def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear() -> None:
+def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear():
     rng = np.random.default_rng(3)
     seen = set()
     for _ in range(20):
@@ -84,7 +84,7 @@ def test_an_interval_is_beyond_the_threshold_exactly_where_the_verdict_is_clear(
     assert seen == {Verdict.SLOWER, Verdict.FASTER, Verdict.WITHIN_NOISE}
 
 
-def test_a_limit_holds_whatever_the_other_verdicts_are() -> None:
+def test_a_limit_holds_whatever_the_other_verdicts_are():
     """Of three comparisons Bonferroni's 0.05 / 3, also beside two that are clear."""
     quiet, *found = (judge([pair(1.0), pair(r, seed=1), pair(r, seed=2)]) for r in (1.0, 1.2))
     assert [change.verdict for change in found[0][1:]] == [Verdict.SLOWER] * 2
@@ -92,7 +92,7 @@ def test_a_limit_holds_whatever_the_other_verdicts_are() -> None:
     assert found[0][0].ratio.high == quiet[0].ratio.high
 
 
-def test_slowdowns_that_are_not_found_are_below_their_limits() -> None:
+def test_slowdowns_that_are_not_found_are_below_their_limits():
     missed = [
         [change.ratio.high for change in found if change.verdict is Verdict.WITHIN_NOISE]
         for found in families(THRESHOLD, 0.02)
@@ -102,13 +102,13 @@ def test_slowdowns_that_are_not_found_are_below_their_limits() -> None:
     assert 1.002 < np.median(quiet) < 1.2, "nor are they so wide that they say nothing"
 
 
-def test_an_occasion_variance_is_the_pooled_variance_within_groups() -> None:
+def test_an_occasion_variance_is_the_pooled_variance_within_groups():
     found = occasion_variance([(1.0, 3.0), (5.0,), (0.0, 1.0, 2.0)])
     assert found == OccasionVariance(pytest.approx((2.0 + 2.0) / 3), 3)
     assert occasion_variance([(5.0,), ()]) == OccasionVariance()
 
 
-def test_groups_that_share_occasions_count_each_once() -> None:
+def test_groups_that_share_occasions_count_each_once():
     """A carried database has ten occasions of BASE's and one of its own, as BASE has."""
     shared = {f"uuid {number}": float(number % 3) for number in range(10)}
     base, candidate = shared | {"base": 1.0}, shared | {"candidate": 1.0}
@@ -116,7 +116,7 @@ def test_groups_that_share_occasions_count_each_once() -> None:
     assert joined([base, {"another": 1.0}]) == [base, {"another": 1.0}]
 
 
-def test_the_prior_is_found_again_in_variances_drawn_from_it() -> None:
+def test_the_prior_is_found_again_in_variances_drawn_from_it():
     rng, freedom, prior = np.random.default_rng(0), 3, OccasionVariance(0.04, 6)
     true = prior.variance * prior.freedom / rng.chisquare(prior.freedom, 4000)
     drawn = true * rng.chisquare(freedom, 4000) / freedom
@@ -125,7 +125,7 @@ def test_the_prior_is_found_again_in_variances_drawn_from_it() -> None:
     assert found.freedom == pytest.approx(prior.freedom, rel=0.2)
 
 
-def test_equal_noise_is_shared_and_one_input_alone_has_no_prior() -> None:
+def test_equal_noise_is_shared_and_one_input_alone_has_no_prior():
     alike = [OccasionVariance(0.01 * (1 + 1e-6 * k), 2) for k in range(10)]
     shared = fit_prior(alike)
     assert shared.freedom == 18  # of the others; it is not surer than what was measured
@@ -134,7 +134,7 @@ def test_equal_noise_is_shared_and_one_input_alone_has_no_prior() -> None:
     assert fit_prior(alike[:1]) == OccasionVariance()
 
 
-def test_a_variance_is_at_least_that_of_the_samples() -> None:
+def test_a_variance_is_at_least_that_of_the_samples():
     """Welch's test, where occasions differ less; else Student's, with twice their variance."""
     rng = np.random.default_rng(0)
     base, candidate = rng.lognormal(0, 0.05, 12), rng.lognormal(0.03, 0.02, 9)
@@ -149,7 +149,7 @@ def test_a_variance_is_at_least_that_of_the_samples() -> None:
     assert change.p_value == pytest.approx(2 * stats.t.sf(difference / math.sqrt(0.0008), 3))
 
 
-def test_occasions_of_a_rerun_are_tested_by_their_differences() -> None:
+def test_occasions_of_a_rerun_are_tested_by_their_differences():
     differences = [0.02, 0.05, 0.01, 0.04]
     pair = Pair((1.0, 1.1), (1.2, 1.3), OccasionVariance(0.01, 5), differences)
     (found,) = judge([pair], 0.05, 0)
@@ -159,7 +159,7 @@ def test_occasions_of_a_rerun_are_tested_by_their_differences() -> None:
     assert (found.ratio.low, found.ratio.high) == pytest.approx(tuple(interval))
 
 
-def test_assumed_noise_is_added_to_that_of_the_samples() -> None:
+def test_assumed_noise_is_added_to_that_of_the_samples():
     """Degrees of freedom by Welch and Satterthwaite, of which the assumed part is certain."""
     logs = np.random.default_rng(1).normal([[0.0], [0.05]], 0.02, (2, 6))
     welch = stats.ttest_ind(logs[1], logs[0], equal_var=False)
@@ -171,14 +171,14 @@ def test_assumed_noise_is_added_to_that_of_the_samples() -> None:
     assert change.p_value == pytest.approx(2 * stats.t.sf(difference / math.sqrt(total), freedom))
 
 
-def test_without_repeated_occasions_the_noise_between_runs_is_assumed() -> None:
+def test_without_repeated_occasions_the_noise_between_runs_is_assumed():
     single, many = Pair((1.0,), (1.03,)), Pair((1.0, 1.001) * 10, (1.03, 1.031) * 10)
     assert verdicts([single], run_noise=0.005) == [Verdict.SLOWER]
     for measured_once in (single, many):
         assert verdicts([measured_once], run_noise=0.05) == [Verdict.WITHIN_NOISE]
 
 
-def test_a_clocks_error_widens_the_threshold() -> None:
+def test_a_clocks_error_widens_the_threshold():
     """A clock of 10 ms: half a tick of each side."""
     error = 0.005 / 0.10 + 0.005 / 0.11
     pair = Pair([0.10] * 20, [0.11] * 20, OccasionVariance(1e-6, 2), clock_error=error)
@@ -199,7 +199,7 @@ def measured(block: int = 16, binary: str | None = None) -> Measurement:
     return Measurement(Config({"BLOCK": block}), Input({"n": 8}), Outcome.OK, timing, build)
 
 
-def test_code_is_the_same_where_sources_environment_and_configuration_are() -> None:
+def test_code_is_the_same_where_sources_environment_and_configuration_are():
     for base, candidate, environment, is_same in (
         (measured(16), measured(16), ENVIRONMENT, True),
         (measured(16), measured(64), ENVIRONMENT, False),

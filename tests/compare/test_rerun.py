@@ -106,7 +106,7 @@ Open = Callable[..., None]
 
 
 @pytest.fixture
-def opens(monkeypatch: pytest.MonkeyPatch) -> Open:
+def opens(monkeypatch):
     """Open these measurers for BASE and CANDIDATE, in this order."""
 
     def use(base: Side, candidate: Side) -> None:
@@ -123,7 +123,7 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Open:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A space, and two databases of it: in candidate.db all is 5 % slower, from the machine."""
     folder = tmp_path_factory.mktemp("rerun")
     tuned(folder, "base.db", seed=1)
@@ -148,8 +148,8 @@ def verdicts(data: Any) -> set[str]:
 
 
 def test_a_burden_that_begins_during_the_candidate_is_no_regression_of_a_rerun(
-    folder: Path, tmp_path: Path, opens: Open
-) -> None:
+    folder, tmp_path, opens
+):
     edited = tuned(tmp_path, "edited.db", seed=2, slower=SLOWER, function="edited")
     assert main([str(folder / "base.db"), edited]) == 1
     for begins_s in (0.1, 0.4):
@@ -159,9 +159,7 @@ def test_a_burden_that_begins_during_the_candidate_is_no_regression_of_a_rerun(
         assert data["upper_limit"] < 1.2
 
 
-def test_a_kernel_that_became_slower_is_found_beside_a_burden(
-    folder: Path, tmp_path: Path, opens: Open, capsys: Capture
-) -> None:
+def test_a_kernel_that_became_slower_is_found_beside_a_burden(folder, tmp_path, opens, capsys):
     machine = Machine(0.3, burden=1.3, load=0.005)
     sides = Side(machine), Side(machine, slower=1.05)
     opens(*sides)
@@ -174,7 +172,7 @@ def test_a_kernel_that_became_slower_is_found_beside_a_burden(
     assert all(side.closed for side in sides)
 
 
-def test_a_rerun_has_twice_the_repeats_of_the_space_over_all_occasions(folder: Path) -> None:
+def test_a_rerun_has_twice_the_repeats_of_the_space_over_all_occasions(folder):
     spec = make_spec(folder, SPACE)
     (results,) = read_kernel_results(str(folder / "base.db"))
     side = RerunSide("BASE", "base.db", results, spec, cast(Measurer, None))
@@ -182,7 +180,7 @@ def test_a_rerun_has_twice_the_repeats_of_the_space_over_all_occasions(folder: P
     assert [side.rounds(occasions) for occasions in (4, 10, 19, 20, 40)] == [10, 4, 3, 2, 2]
 
 
-def test_each_side_measures_in_random_order(folder: Path, tmp_path: Path, opens: Open) -> None:
+def test_each_side_measures_in_random_order(folder, tmp_path, opens):
     machine = Machine()
     sides = Side(machine), Side(machine)
     opens(*sides)
@@ -192,7 +190,7 @@ def test_each_side_measures_in_random_order(folder: Path, tmp_path: Path, opens:
         assert {configs[0]["BLOCK"] for _, configs in side.asked} == {16, 64}
 
 
-def test_a_rerun_changes_neither_database(folder: Path, tmp_path: Path, opens: Open) -> None:
+def test_a_rerun_changes_neither_database(folder, tmp_path, opens):
     compared = [folder / "base.db", folder / "candidate.db"]
     before = [database.read_bytes() for database in compared]
     both(opens, Machine())
@@ -208,7 +206,7 @@ def test_a_rerun_changes_neither_database(folder: Path, tmp_path: Path, opens: O
     ]
 
 
-def test_an_interrupted_rerun_ends_its_runs(folder: Path, tmp_path: Path, opens: Open) -> None:
+def test_an_interrupted_rerun_ends_its_runs(folder, tmp_path, opens):
     both(opens, Machine(), fails="Ctrl-C on 32")
     with pytest.raises(json.JSONDecodeError):  # an interrupted command prints nothing
         rerun(folder, tmp_path, "--occasions", "3")
@@ -216,9 +214,7 @@ def test_an_interrupted_rerun_ends_its_runs(folder: Path, tmp_path: Path, opens:
     assert query(tmp_path / "rerun.db", states) == [("ABORTED", 4, 4), ("COMPLETE", 4, 4)]
 
 
-def test_analyse_says_what_the_database_of_a_rerun_holds(
-    folder: Path, tmp_path: Path, opens: Open, capsys: Capture
-) -> None:
+def test_analyse_says_what_the_database_of_a_rerun_holds(folder, tmp_path, opens, capsys):
     both(opens, Machine())
     rerun(folder, tmp_path, "--occasions", "3")
     capsys.readouterr()
@@ -226,14 +222,14 @@ def test_analyse_says_what_the_database_of_a_rerun_holds(
     assert "`harness compare --rerun`" in capsys.readouterr().out
 
 
-def test_a_rerun_is_never_stored_in_a_compared_database(folder: Path, tmp_path: Path) -> None:
+def test_a_rerun_is_never_stored_in_a_compared_database(folder, tmp_path):
     for name in ("base.db", "candidate.db"):
         status, data = rerun(folder, tmp_path, "--rerun-database", str(folder / name))
         assert status == 2
         assert name in data["error"]
 
 
-def test_sources_that_are_not_at_hand_are_named(folder: Path, tmp_path: Path, opens: Open) -> None:
+def test_sources_that_are_not_at_hand_are_named(folder, tmp_path, opens):
     shutil.copy(folder / "base.db", tmp_path)
     tuned(tmp_path, "candidate.db", seed=3, space=f"{SPACE}verify: {{rtol: 0.01}}\n")
     status, data = rerun(tmp_path, tmp_path)
@@ -248,7 +244,7 @@ def test_sources_that_are_not_at_hand_are_named(folder: Path, tmp_path: Path, op
     assert query(tmp_path / "rerun.db", programs) == [(2,)]
 
 
-def test_a_database_by_url_is_told_from_those_compared() -> None:
+def test_a_database_by_url_is_told_from_those_compared():
     compared = ["postgresql://host/old", "old.db"]
     for place in ("postgresql://host/new", "new.db"):
         check_rerun_database(place, compared)
@@ -257,15 +253,13 @@ def test_a_database_by_url_is_told_from_those_compared() -> None:
             check_rerun_database(place, compared)
 
 
-def test_two_spaces_of_one_name_are_refused(folder: Path) -> None:
+def test_two_spaces_of_one_name_are_refused(folder):
     database, space = str(folder / "base.db"), folder / "space.yaml"
     with pytest.raises(UsageError, match="both named small"):
         plan_rerun(database, database, [space, space])
 
 
-def test_without_named_spaces_those_of_the_kernels_are_taken(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_named_spaces_those_of_the_kernels_are_taken(folder, tmp_path, monkeypatch):
     base, candidate = str(folder / "base.db"), str(folder / "candidate.db")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"small\.yaml not found"):
@@ -284,7 +278,7 @@ def test_without_named_spaces_those_of_the_kernels_are_taken(
     assert plan_rerun(base, candidate, [space.with_name("small.yaml")], kernel="other") == []
 
 
-def test_a_base_space_of_another_kernel_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_base_space_of_another_kernel_is_refused(folder, tmp_path):
     other = make_spec(tmp_path, SPACE.replace("name: small", "name: other")).path
     status, data = rerun(folder, tmp_path, "--base-space", str(other))
     assert status == 2
@@ -293,7 +287,7 @@ def test_a_base_space_of_another_kernel_is_refused(folder: Path, tmp_path: Path)
     assert main(words) == 2, "without --rerun"
 
 
-def test_a_candidate_that_fails_works_no_more(folder: Path, tmp_path: Path, opens: Open) -> None:
+def test_a_candidate_that_fails_works_no_more(folder, tmp_path, opens):
     for fails, note in (("crash", "crashed (may be chance): gone"), ("host", "kernel.py: no data")):
         machine = Machine()
         candidate = Side(machine, fails=fails)
@@ -304,13 +298,13 @@ def test_a_candidate_that_fails_works_no_more(folder: Path, tmp_path: Path, open
         assert len(candidate.asked) == 4, "what failed is not tried again"
 
 
-def test_a_base_that_is_not_measured_is_an_error(folder: Path, tmp_path: Path, opens: Open) -> None:
+def test_a_base_that_is_not_measured_is_an_error(folder, tmp_path, opens):
     opens(Side(Machine(), fails="host"), Side(Machine()))
     status, data = rerun(folder, tmp_path)
     assert (status, data["error"]) == (2, "kernel.py: no data")
 
 
-def test_a_winner_not_in_the_space_is_an_error(folder: Path, tmp_path: Path, opens: Open) -> None:
+def test_a_winner_not_in_the_space_is_an_error(folder, tmp_path, opens):
     make_spec(tmp_path, SPACE.replace("values: [16, 64]", "values: [32, 64]"))
     both(opens, Machine())
     status, data = rerun(folder, tmp_path, space=str(tmp_path / "space.yaml"))
@@ -318,7 +312,7 @@ def test_a_winner_not_in_the_space_is_an_error(folder: Path, tmp_path: Path, ope
     assert "(BLOCK=16) of BASE is illegal on (n=8)" in data["error"]
 
 
-def test_results_of_another_driver_are_measured_now_and_noted(tmp_path: Path, opens: Open) -> None:
+def test_results_of_another_driver_are_measured_now_and_noted(tmp_path, opens):
     older = Environment("replay", "a device", "a platform", "0.9", "a compiler")
     tuned(tmp_path, "base.db", seed=1, environment=older)
     tuned(tmp_path, "candidate.db", seed=2)

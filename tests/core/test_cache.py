@@ -45,7 +45,7 @@ def kept_value(folder: Path | None, key: str = KEY) -> object:
     return Cache(folder).recall(key, lambda: "made")
 
 
-def test_a_kept_value_is_equal(tmp_path: Path) -> None:
+def test_a_kept_value_is_equal(tmp_path):
     value = (Point(0.1 + 0.2, ("a", "b")), {"x": None, "y": True}, -math.inf, "ü", 1)
     assert Cache(tmp_path).recall(KEY, lambda: value) == value
     assert Cache(tmp_path).has(KEY)
@@ -54,7 +54,7 @@ def test_a_kept_value_is_equal(tmp_path: Path) -> None:
     assert kept_value(None) == "made"
 
 
-def test_different_parts_have_different_keys() -> None:
+def test_different_parts_have_different_keys():
     parts: list[object] = [
         *(1, 1.0, True, "1", None, [], {}, {"a": 1}, [["a", 1]], Point(1.0, ()), np.zeros(2)),
         *(np.zeros((2, 1)), np.zeros(2, np.float32), {"a": np.array([1, 2])}, math.nan),
@@ -65,7 +65,7 @@ def test_different_parts_have_different_keys() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 10, -1])
-def test_a_truncated_entry_is_made_again(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_entry_is_made_again(tmp_path, cut):
     Cache(tmp_path).recall(KEY, lambda: "value")
     (file,) = tmp_path.rglob("output.pkl")
     file.write_bytes(file.read_bytes()[:cut])
@@ -73,13 +73,13 @@ def test_a_truncated_entry_is_made_again(tmp_path: Path, cut: int) -> None:
     assert kept_value(tmp_path) == "made"
 
 
-def test_a_readonly_folder_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_readonly_folder_keeps_nothing(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file"))
     assert Cache.of_user().recall(KEY, lambda: "made") == "made"
 
 
-def test_files_of_other_users_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_other_users_are_not_read(tmp_path, monkeypatch):
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     Cache.of_user().recall(KEY, lambda: "value")
     assert (tmp_path / "kept").stat().st_mode & 0o77 == 0
@@ -88,7 +88,7 @@ def test_files_of_other_users_are_not_read(tmp_path: Path, monkeypatch: pytest.M
     assert not Cache.of_user().has(KEY)
 
 
-def test_of_more_than_64_mib_what_was_unused_longest_is_removed(tmp_path: Path) -> None:
+def test_of_more_than_64_mib_what_was_unused_longest_is_removed(tmp_path):
     kept, other = Cache(tmp_path), content_key("a test", 2)
     kept.recall(other, lambda: b"value" * (13 << 20))
     for path in tmp_path.rglob("*"):
@@ -106,8 +106,8 @@ def _fits(matrix: Matrix, folder: Path, seed: int = 0) -> int:
 
 
 def test_a_learner_is_judged_once_and_again_for_other_measurements_or_options(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     matrix = shapes(16)
     assert _fits(matrix, tmp_path) > 0
     assert _fits(shapes(16), tmp_path) == 0

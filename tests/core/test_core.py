@@ -15,7 +15,7 @@ from harness.core.records import Config, Value
 from harness.core.text import counted, nearest, printable, suggestion
 
 
-def test_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
+def test_file_is_replaced_and_keeps_its_mode(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
     path.chmod(0o640)
@@ -25,7 +25,7 @@ def test_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_new_file_gets_the_usual_mode(tmp_path: Path) -> None:
+def test_new_file_gets_the_usual_mode(tmp_path):
     usual, new = tmp_path / "usual", tmp_path / "sub" / "b.bin"
     usual.touch()
     write_file(new, b"\x00", parents=True)
@@ -36,7 +36,7 @@ def full(_: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("old")
     monkeypatch.setattr(os, "fsync", full)
@@ -46,7 +46,7 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_a_pipe_is_written_to_and_not_replaced() -> None:
+def test_a_pipe_is_written_to_and_not_replaced():
     reader, writer = os.pipe()
     write_file(Path(f"/dev/fd/{writer}"), "text")
     assert os.read(reader, 9) == b"text"
@@ -54,7 +54,7 @@ def test_a_pipe_is_written_to_and_not_replaced() -> None:
     os.close(writer)
 
 
-def test_link_stays_a_link_and_a_device_is_written_to(tmp_path: Path) -> None:
+def test_link_stays_a_link_and_a_device_is_written_to(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "target")
     write_file(tmp_path / "link", "text")
     assert (tmp_path / "link").is_symlink()
@@ -63,12 +63,12 @@ def test_link_stays_a_link_and_a_device_is_written_to(tmp_path: Path) -> None:
     assert not Path(os.devnull).is_file()
 
 
-def test_missing_folder_is_an_error_unless_asked_for(tmp_path: Path) -> None:
+def test_missing_folder_is_an_error_unless_asked_for(tmp_path):
     with pytest.raises(UsageError, match="/no does not exist"):
         write_file(tmp_path / "no" / "a.txt", "text")
 
 
-def test_new_file_or_folder_never_replaces_another(tmp_path: Path) -> None:
+def test_new_file_or_folder_never_replaces_another(tmp_path):
     path, folder, dangling = (tmp_path / name for name in ("a.txt", "out", "link"))
     write_file(path, "first", replace=False)
     write_folder(folder, {"a": b"1"}, replace=False)
@@ -83,7 +83,7 @@ def test_new_file_or_folder_never_replaces_another(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "a.txt", "empty", "link", "out"]
 
 
-def test_a_folder_is_replaced_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_replaced_or_stays(tmp_path, monkeypatch):
     folder = tmp_path / "out"
     write_folder(folder, {"a": b"1", "sub/b": b"2"})
     write_folder(folder, {"c": b"3"})
@@ -94,7 +94,7 @@ def test_a_folder_is_replaced_or_stays(tmp_path: Path, monkeypatch: pytest.Monke
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_suggestion_names_the_nearest_or_all() -> None:
+def test_suggestion_names_the_nearest_or_all():
     assert "`BLOCK`" in suggestion("blok", ["BLOCK", "UNROLL"])
     assert "a, b" in suggestion("x", ["b", "a"])
     assert suggestion("x", ["a"]).endswith("is a")
@@ -103,17 +103,17 @@ def test_suggestion_names_the_nearest_or_all() -> None:
     assert nearest("x", []) is None
 
 
-def test_nearest_file_is_in_the_same_folder(tmp_path: Path) -> None:
+def test_nearest_file_is_in_the_same_folder(tmp_path):
     (tmp_path / "scale.cl").touch()
     assert nearest_file(tmp_path / "scael.cl") == tmp_path / "scale.cl"
     assert nearest_file(tmp_path / "no" / "scael.cl") is None
 
 
-def test_counts_have_their_noun() -> None:
+def test_counts_have_their_noun():
     assert [counted(1, "input"), counted(1200, "input")] == ["1 input", "1,200 inputs"]
 
 
-def test_text_from_a_file_cannot_control_a_terminal() -> None:
+def test_text_from_a_file_cannot_control_a_terminal():
     assert printable("a\x1b[2Jb") == "a\\x1b[2Jb"
     assert len(printable("x" * 500)) == 203
 
@@ -124,7 +124,7 @@ def test_text_from_a_file_cannot_control_a_terminal() -> None:
 DEFAULT = Config({"TILE": 0, "level": None, "ivopts": None, "fast_math": False})
 
 
-def test_only_what_differs_is_listed() -> None:
+def test_only_what_differs_is_listed():
     cases: list[tuple[dict[str, Value], str]] = [
         ({}, "default"),
         ({"level": 3}, "level=3"),
@@ -137,13 +137,13 @@ def test_only_what_differs_is_listed() -> None:
         assert difference(Config({**DEFAULT, **settings}), DEFAULT) == printed
 
 
-def test_values_of_another_type_differ() -> None:
+def test_values_of_another_type_differ():
     assert not differing(Config({"TILE": 0}), DEFAULT)
     for value in (False, 0.0, -0.0, "0"):
         assert dict(differing(Config({"TILE": value}), DEFAULT)) == {"TILE": value}
 
 
-def test_of_a_default_with_many_absent_flags_their_number_is_said() -> None:
+def test_of_a_default_with_many_absent_flags_their_number_is_said():
     assert default_text(DEFAULT) == "TILE=0, level=absent, ivopts=absent, fast_math=false"
     flags: dict[str, Value] = dict.fromkeys("abcd")
     printed = default_text(Config({**flags, "N": 0, "O": 0, "P": 0, "Q": 0, "fast": False}))

@@ -75,7 +75,7 @@ def _imported(text: str) -> set[str]:
     return {*statements, *re.findall(r"importlib\.import_module\(f?[\"'](\w+)", text)}
 
 
-def test_a_library_is_imported_through_its_door_alone() -> None:
+def test_a_library_is_imported_through_its_door_alone():
     imported = {module: _imported(text) for module, text in MODULES.items()}
     for library, doors in DOORS.items():
         users = [module for module, names in imported.items() if library in names]
@@ -89,14 +89,14 @@ HEAVY = "dask distributed pyopencl pycuda cuda pynvml torch matplotlib sklearn p
 EXEMPT = ("harness/dispatch/loaders/", "harness/stencil/predicted.py")
 
 
-def test_what_is_slow_to_load_is_imported_where_it_is_used() -> None:
+def test_what_is_slow_to_load_is_imported_where_it_is_used():
     for module, text in MODULES.items():
         if not module.startswith(EXEMPT):
             at_once = re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE)
             assert not set(HEAVY.split()) & set(at_once), module
 
 
-def test_importing_a_module_loads_nothing_that_it_needs_not() -> None:
+def test_importing_a_module_loads_nothing_that_it_needs_not():
     heavy = {"harness.search", "opentuner", "scipy.optimize"}
     more = {"pyopencl", "sklearn", "sqlalchemy", "tree_sitter"}
     code = (
@@ -107,13 +107,13 @@ def test_importing_a_module_loads_nothing_that_it_needs_not() -> None:
     assert done.stdout == "set()\nset()\n", done.stderr
 
 
-def test_every_folder_with_modules_is_a_package() -> None:
+def test_every_folder_with_modules_is_a_package():
     """import-linter does not see a folder without `__init__.py`, and a wheel leaves it out."""
     folders = {module.rpartition("/")[0] for module in MODULES}
     assert {f"{folder}/__init__.py" for folder in folders} <= MODULES.keys()
 
 
-def test_the_path_of_tune_in_contributing_names_files_that_exist() -> None:
+def test_the_path_of_tune_in_contributing_names_files_that_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     path = text.partition("## Where to begin")[2].partition("## The rooms")[0]
     named = re.findall(r"`(?:harness/)?(\w[\w/]*\.py)`", path)
@@ -121,7 +121,7 @@ def test_the_path_of_tune_in_contributing_names_files_that_exist() -> None:
     assert {f"harness/{name}" for name in named} <= MODULES.keys()
 
 
-def test_a_class_name_has_one_meaning() -> None:
+def test_a_class_name_has_one_meaning():
     folder_of: dict[str, str] = {}
     for module, text in MODULES.items():
         folder = module.rpartition("/")[0]
@@ -130,7 +130,7 @@ def test_a_class_name_has_one_meaning() -> None:
             assert folder_of.setdefault(name, folder) == folder, f"{module}: {name}"
 
 
-def test_no_module_evaluates_or_unpickles() -> None:
+def test_no_module_evaluates_or_unpickles():
     called = {
         module: set(re.findall(r"(?<![\w.])(eval|exec)\(\w", text)) | _imported(text) & {"pickle"}
         for module, text in MODULES.items()

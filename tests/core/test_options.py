@@ -30,9 +30,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("option", REFUSED)
-def test_a_value_that_an_option_cannot_take_is_named(
-    option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_value_that_an_option_cannot_take_is_named(option, capsys):
     command, name = option.split()
     for value in REFUSED[option]:
         with pytest.raises(SystemExit, match="2"):
@@ -43,11 +41,11 @@ def test_a_value_that_an_option_cannot_take_is_named(
 
 
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"stencil"}))
-def test_each_option_of_a_command_says_what_it_means(command: str) -> None:
+def test_each_option_of_a_command_says_what_it_means(command):
     parser = make_parser(command)
     assert [a.dest for a in parser._actions if not a.help] == []
 
 
 @pytest.mark.parametrize(("text", "time_s"), [("90", 90), ("90s", 90), ("2m", 120), ("1.5h", 5400)])
-def test_a_time_has_a_unit_or_is_in_seconds(text: str, time_s: float) -> None:
+def test_a_time_has_a_unit_or_is_in_seconds(text, time_s):
     assert make_parser("tune").parse_args([f"--max-time={text}"]).max_time_s == time_s

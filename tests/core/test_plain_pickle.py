@@ -6,7 +6,6 @@ import argparse
 import math
 import pickle
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_plain_data_is_read_as_it_was_written(protocol: int) -> None:
+def test_plain_data_is_read_as_it_was_written(protocol):
     atoms = [None, True, False, 0, -1, 255, 2**16, -(2**31), 2**70, 0.1, -0.0, math.inf]
     texts = ["", "a\nb", "\x1b", "größer", "\U0001f600" * 300]
     value = [*atoms, *texts, atoms, (), (1,), (1, (2.5,)), tuple(atoms), [], {}]
@@ -29,14 +28,14 @@ def test_plain_data_is_read_as_it_was_written(protocol: int) -> None:
     assert repr(load_compressed(zlib.compress(data))) == repr(value)
 
 
-def test_data_that_is_shared_is_shared_again() -> None:
+def test_data_that_is_shared_is_shared_again():
     shared = [1]
     first, second = load_compressed(pickle.dumps([shared, shared]))
     assert first is second
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS[2:])
-def test_an_object_of_an_expected_class_is_its_name_and_attributes(protocol: int) -> None:
+def test_an_object_of_an_expected_class_is_its_name_and_attributes(protocol):
     data = pickle.dumps(argparse.Namespace(technique=["A"], test_limit=5), protocol)
     read = load_compressed(data)
     assert read == PlainObject("argparse.Namespace", {"technique": ["A"], "test_limit": 5})
@@ -45,7 +44,7 @@ def test_an_object_of_an_expected_class_is_its_name_and_attributes(protocol: int
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_number_of_numpy_is_a_plain_number(protocol: int) -> None:
+def test_a_number_of_numpy_is_a_plain_number(protocol):
     values = [np.int64(-5), np.uint8(3), np.float64(0.1), np.float32(0.25), np.bool_(True)]
     read = load_compressed(pickle.dumps(values, protocol))
     assert repr(read) == "[-5, 3, 0.1, 0.25, True]"
@@ -54,12 +53,12 @@ def test_a_number_of_numpy_is_a_plain_number(protocol: int) -> None:
 @pytest.mark.parametrize(
     "value", [np.str_("a"), np.arange(3), np.complex64(1), np.datetime64(1, "s")]
 )
-def test_other_data_of_numpy_is_refused(value: object) -> None:
+def test_other_data_of_numpy_is_refused(value):
     with pytest.raises(UnsafePickle, match="numpy"):
         load_compressed(pickle.dumps(value, 2))
 
 
-def test_a_stream_that_is_cut_off_is_refused() -> None:
+def test_a_stream_that_is_cut_off_is_refused():
     """OpenTuner would unpickle the bytes as they are."""
     data = zlib.compress(pickle.dumps([1, 2, 3]))
     assert load_compressed(data) == [1, 2, 3]
@@ -68,7 +67,7 @@ def test_a_stream_that_is_cut_off_is_refused() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_function_is_refused_by_its_name_and_not_called(tmp_path: Path, protocol: int) -> None:
+def test_a_function_is_refused_by_its_name_and_not_called(tmp_path, protocol):
     planted = tmp_path / "planted"
     for value in (Planted(planted), [{"a": (Planted(planted),)}]):
         with pytest.raises(UnsafePickle, match=r"mkdir"):
@@ -119,12 +118,12 @@ def test_a_function_is_refused_by_its_name_and_not_called(tmp_path: Path, protoc
     ],
     ids=lambda data: repr(data[:60]),
 )
-def test_what_is_no_plain_data_is_refused(data: bytes) -> None:
+def test_what_is_no_plain_data_is_refused(data):
     with pytest.raises(UnsafePickle):
         load_compressed(data)
 
 
-def test_texts_and_bombs_in_place_of_pickles_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_and_bombs_in_place_of_pickles_are_refused(monkeypatch):
     monkeypatch.setattr(plain_pickle, "_MAX_BYTES", 1 << 20)
     with pytest.raises(UnsafePickle, match="str in place"):
         load_compressed("text")
@@ -132,7 +131,7 @@ def test_texts_and_bombs_in_place_of_pickles_are_refused(monkeypatch: pytest.Mon
         load_compressed(zlib.compress(bytes(1 << 21)))
 
 
-def test_what_a_pickle_does_to_stand_ins_does_not_outlive_it() -> None:
+def test_what_a_pickle_does_to_stand_ins_does_not_outlive_it():
     made = PlainObject("argparse.Namespace", {"a": 1})
     data = pickle.dumps(argparse.Namespace(a=1), 2)
     for change in (
@@ -147,7 +146,7 @@ def test_what_a_pickle_does_to_stand_ins_does_not_outlive_it() -> None:
     assert load_compressed(pickle.dumps(b"bytes", 2)) == b"bytes"
 
 
-def test_data_that_contains_itself_is_read() -> None:
+def test_data_that_contains_itself_is_read():
     endless: list[object] = []
     endless.append({"it": endless})
     (read,) = load_compressed(pickle.dumps(endless))

@@ -12,9 +12,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from harness.dispatch.choice import Choice, DispatchProgram, Leaf
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.loaders.trying import TryingKernel
 from harness.dispatch.package import files_of
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from harness.space_file.workload import Workload, read_workload
 from tests.helpers.dispatch_examples import (
     PROVENANCE,
@@ -44,7 +44,6 @@ from tests.helpers.dispatch_examples import (
     write_for_cuda,
     write_for_opencl,
 )
-from tests.helpers.stub_driver import StubDriver
 
 MVMUL = Path(__file__).parents[2] / "spaces" / "mvmul.yaml"
 CONFIGS = ({"A": 1}, {"A": 2}, {"A": 3})
@@ -92,18 +91,18 @@ def launched(kernel: Kernel, calls: int) -> list[int]:
     return kernel.launched[-calls:]
 
 
-def test_inputs_of_which_the_choice_is_sure_and_calls_without_a_shortlist_try_nothing() -> None:
+def test_inputs_of_which_the_choice_is_sure_and_calls_without_a_shortlist_try_nothing():
     for kernel in (Kernel(3, listed=(2,)), Kernel(0)):
         assert launched(kernel, 2) == [2, 2]
 
 
-def test_calls_are_interleaved_and_the_least_time_decides() -> None:
+def test_calls_are_interleaved_and_the_least_time_decides():
     kernel = Kernel(3, [2.0, 1.0, 3.0])
     assert launched(kernel, 10) == [2, 0, 1, 1, 0, 2, 2, 0, 1, 1]
     assert (kernel.index(m=np.int32(8)), kernel.index(m=9)) == (1, 2)
 
 
-def test_a_time_that_comes_after_another_threads_decision_changes_nothing() -> None:
+def test_a_time_that_comes_after_another_threads_decision_changes_nothing():
     kernel = Kernel(2, [2.0, 9.0, 1.0])
     kernel.meanwhile = lambda: launched(kernel, 6)
     assert launched(kernel, 1) == [0], "the last of the other thread"
@@ -111,13 +110,13 @@ def test_a_time_that_comes_after_another_threads_decision_changes_nothing() -> N
     assert kernel.index(m=8) == 2
 
 
-def test_what_would_run_without_trying_heads_the_list() -> None:
+def test_what_would_run_without_trying_heads_the_list():
     """On another device that is the best configuration for all inputs."""
     kernel = Kernel(2, [1.0, 1.0, 1.0], listed=(0, 1))
     assert launched(kernel, 7) == [2, 0, 0, 2, 2, 0, 2], "of equal ones the first"
 
 
-def test_what_cannot_be_tried_is_refused() -> None:
+def test_what_cannot_be_tried_is_refused():
     for try_top, worth, launch, message in (
         (-2, 0.7, {}, "try_top"),
         (2.5, 0.7, {}, "try_top"),
@@ -133,7 +132,7 @@ def test_what_cannot_be_tried_is_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def spec() -> Spec:
+def spec():
     return load_spec(MVMUL)
 
 
@@ -158,9 +157,7 @@ def noted_launches(kernel: Any) -> list[int]:
     return launched
 
 
-def test_opencl_kernel_tries_its_shortlist_where_that_is_asked_for(
-    spec: Spec, tmp_path: Path
-) -> None:
+def test_opencl_kernel_tries_its_shortlist_where_that_is_asked_for(spec, tmp_path):
     cl = pytest.importorskip("pyopencl")
     queue = cl.CommandQueue(cl.create_some_context(interactive=False))
     write_for_opencl(tmp_path / "out", spec, unsure_program())
@@ -177,7 +174,7 @@ def test_opencl_kernel_tries_its_shortlist_where_that_is_asked_for(
 
 
 @pytest.mark.gpu
-def test_cuda_kernel_tries_its_shortlist(spec: Spec, tmp_path: Path, stub: StubDriver) -> None:
+def test_cuda_kernel_tries_its_shortlist(spec, tmp_path, stub):
     write_for_cuda(tmp_path / "out", spec, unsure_program())
     a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
     with memories_of(a, x, y) as memories:
@@ -208,13 +205,13 @@ DISPATCHER = dispatcher_of(
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def out(tmp_path_factory):
     """A dispatcher's folder."""
     return write_all(tmp_path_factory.mktemp("counting"), files_of(DISPATCHER))
 
 
 @pytest.fixture
-def module(out: Path) -> Iterator[ModuleType]:
+def module(out):
     """The dispatcher's package."""
     made = imported(out, "p")
     yield made
@@ -230,7 +227,7 @@ def workload(path: Path) -> Workload:
     return read_workload(path, "p", NAMES, (given(FIRST), given(LOW)))
 
 
-def test_calls_of_threads_are_counted(tmp_path: Path, module: ModuleType) -> None:
+def test_calls_of_threads_are_counted(tmp_path, module):
     def call_many() -> None:
         for call in [FIRST, FIRST, LOW, HIGH, (1, 1, math.inf, "half")] * 1000:
             with contextlib.suppress(LookupError):
@@ -261,16 +258,14 @@ def started(out: Path, folder: Path, code: str, **more: Any) -> subprocess.Popen
     return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, **more)
 
 
-def test_processes_count_into_one_file_and_a_child_only_its_own(tmp_path: Path, out: Path) -> None:
+def test_processes_count_into_one_file_and_a_child_only_its_own(tmp_path, out):
     code = "import os, p; p.fallback_index(20, 7, 0.1, 'half'); os.fork()"
     children = [started(out, tmp_path, code) for _ in range(3)]
     assert [child.wait() for child in children] == [0, 0, 0]
     assert workload(tmp_path / "p.csv").calls == {given(FIRST): 3}
 
 
-def test_numbers_of_numpy_are_counted_and_what_is_no_input_stops_nothing(
-    tmp_path: Path, module: ModuleType
-) -> None:
+def test_numbers_of_numpy_are_counted_and_what_is_no_input_stops_nothing(tmp_path, module):
     same = [(20, n, np.float64(0.1)) for n in (np.int64(7), np.array(7), 7)]
     others = [(2**63, 7, 0.1), (10**400, 7, 0.1), (20, 7, math.nan), (20, 7, math.inf)]
     module.count_calls(tmp_path / "p.csv")
@@ -282,7 +277,7 @@ def test_numbers_of_numpy_are_counted_and_what_is_no_input_stops_nothing(
     assert (counted.calls, counted.unnamed) == ({given(FIRST): 4}, 4)
 
 
-def test_a_full_disk_ends_the_counting_and_not_the_program(tmp_path: Path, out: Path) -> None:
+def test_a_full_disk_ends_the_counting_and_not_the_program(tmp_path, out):
     code = "import p\nfor n in range(100): p.fallback_index(20, n, 0.1, 'half')"
     file = tmp_path / "p.csv"
     done = started(out, tmp_path, code, preexec_fn=_limit_files)
@@ -302,9 +297,7 @@ def _limit_files() -> None:
 
 
 @pytest.mark.parametrize("text", ["m,n,calls\n1,2,3\n", "# workload of q\n", "x"])
-def test_a_file_of_something_else_stays_as_it_is(
-    tmp_path: Path, module: ModuleType, text: str, capsys: Capture
-) -> None:
+def test_a_file_of_something_else_stays_as_it_is(tmp_path, module, text, capsys):
     file = tmp_path / "p.csv"
     file.write_text(text)
     module.count_calls(file)
@@ -314,7 +307,7 @@ def test_a_file_of_something_else_stays_as_it_is(
     assert file.read_text() == text
 
 
-def test_many_inputs_are_written_before_the_end(tmp_path: Path, module: ModuleType) -> None:
+def test_many_inputs_are_written_before_the_end(tmp_path, module):
     module.count_calls(tmp_path / "p.csv")
     for n in range(4000):
         module.fallback_index(20, n, 0.1, "half")
@@ -326,7 +319,7 @@ def test_many_inputs_are_written_before_the_end(tmp_path: Path, module: ModuleTy
 # ------------------------------------------------------------------------------- a macro in C
 
 
-def test_macro_sees_each_choice_and_fallback_in_c_and_cpp(tmp_path: Path) -> None:
+def test_macro_sees_each_choice_and_fallback_in_c_and_cpp(tmp_path):
     (tmp_path / "p.h").write_text(c_header(DISPATCHER))
     (tmp_path / "main.c").write_text("""\
 #include <stdio.h>
@@ -350,7 +343,7 @@ int main(void) {
         assert second == f"p {pinned} 1 2 0.25 0"
 
 
-def test_example_records_a_workload(tmp_path: Path) -> None:
+def test_example_records_a_workload(tmp_path):
     program = mvmul_program()
     written = Dispatcher("mvmul", "", ("f",), mvmul_features(program), program, PROVENANCE)
     (tmp_path / "mvmul.h").write_text(c_header(written))

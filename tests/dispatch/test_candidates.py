@@ -123,24 +123,24 @@ def tuned(folder: Path, measurer: FormulaMeasurer, text: str = SPACE, **options:
 
 
 @pytest.fixture(scope="module")
-def drifting() -> Drifting:
+def drifting():
     return Drifting()
 
 
 @pytest.fixture(scope="module")
-def drifted(drifting: Drifting, tmp_path_factory: pytest.TempPathFactory) -> Results:
+def drifted(drifting, tmp_path_factory):
     """What a campaign of `drifting` left."""
     return tuned(tmp_path_factory.mktemp("drifted"), drifting)
 
 
 @pytest.fixture
-def continued(drifted: Results, tmp_path: Path) -> Path:
+def continued(drifted, tmp_path):
     """A folder in which the next campaign continues `drifted`."""
     shutil.copy(drifted.databases[0], tmp_path)
     return tmp_path
 
 
-def test_the_matrix_is_of_interleaved_times(drifted: Results, drifting: Drifting) -> None:
+def test_the_matrix_is_of_interleaved_times(drifted, drifting):
     matrix = matrix_of(drifted)
     assert len(drifting.for_dispatch) == 5
     assert matrix.note == ""
@@ -154,7 +154,7 @@ def test_the_matrix_is_of_interleaved_times(drifted: Results, drifting: Drifting
     assert len(matrix.comparable().features) == 5
 
 
-def test_a_difference_in_most_rounds_is_no_tie_however_times_drift(tmp_path: Path) -> None:
+def test_a_difference_in_most_rounds_is_no_tie_however_times_drift(tmp_path):
     """The drift is ten times the difference of 5 %, which only interleaved launches can show."""
 
     def close(problem: Input, config: Config) -> float:
@@ -167,9 +167,7 @@ def test_a_difference_in_most_rounds_is_no_tie_however_times_drift(tmp_path: Pat
     assert tied[16].sum() + tied[32].sum() >= 8, "they are alike"
 
 
-def test_failures_of_the_search_are_not_measured_interleaved(
-    drifted: Results, drifting: Drifting
-) -> None:
+def test_failures_of_the_search_are_not_measured_interleaved(drifted, drifting):
     tried = {problem["n"]: block(32) in configs for problem, configs in drifting.for_dispatch}
     assert not tried[128]
     assert any(tried.values())
@@ -186,7 +184,7 @@ LIMITS = DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32)
     ],
     ids=["the device allows fewer threads", "a parameter has no meaning"],
 )
-def test_what_is_ruled_out_spoils_no_interleaved_times(tmp_path: Path, old: str, new: str) -> None:
+def test_what_is_ruled_out_spoils_no_interleaved_times(tmp_path, old, new):
     measurer = Drifting()
     measurer.limits = LIMITS
     results = tuned(tmp_path, measurer, FREE.replace(old, new), test_limit=60)
@@ -194,7 +192,7 @@ def test_what_is_ruled_out_spoils_no_interleaved_times(tmp_path: Path, old: str,
     assert matrix_of(results).note == ""
 
 
-def test_what_cannot_be_launched_on_one_input_is_a_candidate_on_the_others(tmp_path: Path) -> None:
+def test_what_cannot_be_launched_on_one_input_is_a_candidate_on_the_others(tmp_path):
     measurer = Drifting()
     measurer.limits = LIMITS
     text = FREE.replace("grid: [n]", 'grid: [n], shared: "BLOCK * n // 8192"')
@@ -206,7 +204,7 @@ def test_what_cannot_be_launched_on_one_input_is_a_candidate_on_the_others(tmp_p
 # ----------------------------------------------------------------- one command after another
 
 
-def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path: Path) -> None:
+def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path):
     measurer = Drifting()
     for repeats, counts in ((1, [2]), (3, [2, 3]), (3, [2, 3])):  # two rounds at least
         tuned(tmp_path, measurer, f"{TWO_INPUTS}measure: {{repeats: {repeats}}}\n")
@@ -216,7 +214,7 @@ def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path: Pat
     assert len(measurer.for_dispatch) == 2 * 2
 
 
-def test_candidate_that_crashed_when_interleaved_is_tried_again(tmp_path: Path) -> None:
+def test_candidate_that_crashed_when_interleaved_is_tried_again(tmp_path):
     def crashes(problem: Input, config: Config) -> bool:
         return (problem["n"], config["BLOCK"]) == (16, 16)
 
@@ -226,7 +224,7 @@ def test_candidate_that_crashed_when_interleaved_is_tried_again(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.LAUNCH_FAILED])
-def test_without_interleaved_times_the_search_counts(tmp_path: Path, outcome: Outcome) -> None:
+def test_without_interleaved_times_the_search_counts(tmp_path, outcome):
     """Rounds of an earlier command still count."""
     lost = Drifting(lambda problem, _: problem["n"] == 16, outcome)
     assert matrix_of(tuned(tmp_path, lost, TWO_INPUTS)).note.startswith(SEARCHED)
@@ -234,9 +232,7 @@ def test_without_interleaved_times_the_search_counts(tmp_path: Path, outcome: Ou
         assert matrix_of(tuned(tmp_path, measurer, TWO_INPUTS + more)).note == ""
 
 
-def test_a_command_for_some_inputs_spoils_no_interleaved_times(
-    continued: Path, drifted: Results
-) -> None:
+def test_a_command_for_some_inputs_spoils_no_interleaved_times(continued, drifted):
     measurer = Drifting()
     fewer = SPACE.replace("{n: 8}, ", "")
     matrix = matrix_of(tuned(continued, measurer, fewer))
@@ -248,7 +244,7 @@ def test_a_command_for_some_inputs_spoils_no_interleaved_times(
     assert len(measurer.for_dispatch) == count, "no candidates are measured anew"
 
 
-def test_interleaved_times_that_the_search_has_overtaken_do_not_flatter(tmp_path: Path) -> None:
+def test_interleaved_times_that_the_search_has_overtaken_do_not_flatter(tmp_path):
     """What the search found since was measured beside the default in the finals."""
 
     def late(problem: Input, config: Config) -> float:
@@ -262,7 +258,7 @@ def test_interleaved_times_that_the_search_has_overtaken_do_not_flatter(tmp_path
     assert matrix.slowdown[3, column] == pytest.approx(1 / 0.4, rel=0.02)
 
 
-def test_inputs_with_other_candidates_are_not_mixed(tmp_path: Path) -> None:
+def test_inputs_with_other_candidates_are_not_mixed(tmp_path):
     databases = []
     for wanted, inputs in ((16, (20, 24, 28)), (256, (40, 44, 48))):
         (folder := tmp_path / str(wanted)).mkdir()
@@ -274,7 +270,7 @@ def test_inputs_with_other_candidates_are_not_mixed(tmp_path: Path) -> None:
     assert "different candidates" in matrix.note
 
 
-def test_an_interruption_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_is_reported(tmp_path, monkeypatch):
     measurer = Drifting()
     monkeypatch.setattr(State, "is_time_up", lambda _: len(measurer.for_dispatch) == 3)
     results = tuned(tmp_path, measurer)
@@ -286,13 +282,13 @@ def test_an_interruption_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture(scope="module")
-def uncrossed(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def uncrossed(tmp_path_factory):
     return tuned(tmp_path_factory.mktemp("uncrossed"), Drifting(), cross=False)
 
 
 def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(
-    uncrossed: Results,
-) -> None:
+    uncrossed,
+):
     matrix = matrix_of(uncrossed)
     assert uncrossed.candidates == {}
     assert matrix.note.startswith(SEARCHED)
@@ -300,7 +296,7 @@ def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(
     assert matrix.time_s[1, small] == uncrossed.measured[given(16)][block(16)].time_s
 
 
-def test_what_the_last_command_left_out_measures_what_lacks(uncrossed: Results) -> None:
+def test_what_the_last_command_left_out_measures_what_lacks(uncrossed):
     for ended_at, stages, advice in (
         ("2026-01-03", {}, "--no-cross"),
         ("2026-01-03", {"cross": "cut"}, "--max-time"),
@@ -313,7 +309,7 @@ def test_what_the_last_command_left_out_measures_what_lacks(uncrossed: Results) 
         assert advice in matrix.remedy
 
 
-def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path: Path) -> None:
+def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path):
     replaying = Drifting()
     replaying.is_replay = True
     assert tuned(tmp_path, replaying, TWO_INPUTS).candidates == {}
@@ -322,7 +318,7 @@ def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path: Path
     assert matrix_of(recorded).note == ""
 
 
-def test_where_everything_failed_there_is_no_single_configuration(tmp_path: Path) -> None:
+def test_where_everything_failed_there_is_no_single_configuration(tmp_path):
     results = tuned(tmp_path, FormulaMeasurer(lambda *_: math.inf), TWO_INPUTS)
     assert Findings(results).advice == "No configuration worked on any input."
 
@@ -337,7 +333,7 @@ def by_input(times: Mapping[int, tuple[float, float]]) -> Drifting:
     return Drifting(times=in_ms)
 
 
-def test_the_single_configuration_is_judged_in_the_finals_of_every_input(tmp_path: Path) -> None:
+def test_the_single_configuration_is_judged_in_the_finals_of_every_input(tmp_path):
     """What suits all inputs best wins on no input of two."""
     measurer = by_input({16: (1.0, 3.0), 32: (1.2, 1.2), 128: (3.0, 1.0)})
     results = tuned(tmp_path, measurer, TWO_INPUTS)
@@ -350,7 +346,7 @@ def test_the_single_configuration_is_judged_in_the_finals_of_every_input(tmp_pat
 
 
 @pytest.mark.parametrize("baselines", ["", "baselines: {named: {BLOCK: 16}}\n"])
-def test_where_configurations_tie_all_have_the_single_one(tmp_path: Path, baselines: str) -> None:
+def test_where_configurations_tie_all_have_the_single_one(tmp_path, baselines):
     """On the first of two inputs 16 is as fast, has as few changes, and a smaller value."""
     measurer = by_input({16: (1.0, 3.0), 32: (1.0, 1.0)})
     findings = Findings(tuned(tmp_path, measurer, TWO_INPUTS + baselines))
@@ -359,7 +355,7 @@ def test_where_configurations_tie_all_have_the_single_one(tmp_path: Path, baseli
     assert "BLOCK=32 on every input: 4.0" in str(findings.advice)
 
 
-def test_the_best_interleaved_candidate_is_measured_in_the_finals(tmp_path: Path) -> None:
+def test_the_best_interleaved_candidate_is_measured_in_the_finals(tmp_path):
     """The search timed what the largest input wants as the slowest of all."""
 
     class Unlucky(Drifting):
@@ -392,7 +388,7 @@ def everywhere(problem: Input, config: Config) -> bool:
     return True
 
 
-def test_constraints_hold_over_features_parameters_and_limits() -> None:
+def test_constraints_hold_over_features_parameters_and_limits():
     texts = ("BLOCK * n <= max_group_size", "BLOCK > 16", "unknown > 3")
     applies = applies_where(map(Expression, texts), {"max_group_size": 64})
     legal = [applies(problem, block(size)) for problem in (ONE, TWO) for size in (16, 32, 64)]
@@ -419,7 +415,7 @@ def times_on_one(
     return dict(zip(values, made.time_s[0].tolist(), strict=True))
 
 
-def test_a_failure_on_one_input_is_a_measurement_there() -> None:
+def test_a_failure_on_one_input_is_a_measurement_there():
     other = [ok(TWO, 16, 2.0), failed(TWO, 32)]
     made = matrix({ONE: [[ok(ONE, 16), ok(ONE, 32)]], TWO: [other]})
     assert (made.candidates, made.time_s[1, 1]) == ((block(16), block(32)), math.inf)
@@ -427,7 +423,7 @@ def test_a_failure_on_one_input_is_a_measurement_there() -> None:
     assert made.candidates == (block(16),)
 
 
-def test_where_nothing_worked_on_an_input_nothing_is_common() -> None:
+def test_where_nothing_worked_on_an_input_nothing_is_common():
     one = [[ok(ONE, 16)]]
     assert matrix({ONE: one, TWO: [[failed(TWO, 16)]]}) is None
     assert matrix({ONE: one, TWO: []}) is None
@@ -435,7 +431,7 @@ def test_where_nothing_worked_on_an_input_nothing_is_common() -> None:
     assert matrix(worked, searched=[failed(TWO, 16)]) is None, "the search's failure stands"
 
 
-def test_a_failure_in_any_session_that_worked_is_one() -> None:
+def test_a_failure_in_any_session_that_worked_is_one():
     last = [ok(ONE, 16), ok(ONE, 32, 2.0)]
     sessions = [[ok(ONE, 16, 1.0), ok(ONE, 64), failed(ONE, 32)], last]
     assert times_on_one(sessions, [], failed(ONE, 64)) == {16: 1.0}
@@ -443,26 +439,26 @@ def test_a_failure_in_any_session_that_worked_is_one() -> None:
     assert times_on_one(chance) == {16: 1.0, 32: 2.0}
 
 
-def test_a_gain_that_first_runs_do_not_show_is_none() -> None:
+def test_a_gain_that_first_runs_do_not_show_is_none():
     unshown = dataclasses.replace(ok(ONE, 32, 0.2), observed={UNCLAIMED: 1.0})
     one = [[ok(ONE, 16, 9.0), unshown], [ok(ONE, 16, 4.0), ok(ONE, 32, 0.2)]]
     made = matrix({ONE: one, TWO: [[ok(TWO, 16, 4.0), ok(TWO, 32, 2.0)]]})
     np.testing.assert_allclose(made.time_s, [[4.0, 4.0], [4.0, 2.0]])
 
 
-def test_the_finals_refute_candidates_and_do_not_time_them() -> None:
+def test_the_finals_refute_candidates_and_do_not_time_them():
     sessions = [[ok(ONE, 16), ok(ONE, 32, 2.0), ok(ONE, 64, 0.5)]]
     finals = [[ok(ONE, 16, 9.0), ok(ONE, 32, 1.0), failed(ONE, 64)]]
     assert times_on_one(sessions, finals) == {16: 1.0, 32: 2.0}
 
 
-def test_of_candidates_with_equal_times_everywhere_the_first_stays() -> None:
+def test_of_candidates_with_equal_times_everywhere_the_first_stays():
     one = [ok(ONE, size, 2.0) for size in (32, 16, 64, 128)]
     other = [ok(TWO, 32, 3.0), ok(TWO, 16, 3.0), ok(TWO, 64, 4.0), ok(TWO, 128, 3.0)]
     assert matrix({ONE: [one], TWO: [other]}).candidates == (block(16), block(64))
 
 
-def test_a_short_list_has_at_most_eight_members_and_the_three_best_static_ones() -> None:
+def test_a_short_list_has_at_most_eight_members_and_the_three_best_static_ones():
     """Each of 24 inputs wants its own candidate; of the others, 30, 31 and 32 are the best."""
     known = {}
     for n in range(24):
@@ -492,7 +488,7 @@ def searched(rows: Rows, most: int = 9) -> Matrix:
     return searched_matrix(known, block(1), everywhere, most)
 
 
-def test_times_are_by_input_and_configuration() -> None:
+def test_times_are_by_input_and_configuration():
     made = searched({1: {16: 2.0, 32: 1.0, 64: math.inf}, 2: {64: 3.0, 16: 9.0}})
     assert made.features["n"].tolist() == [1, 2]
     assert made.candidates == tuple(map(block, (1, 32, 64, 16)))
@@ -501,7 +497,7 @@ def test_times_are_by_input_and_configuration() -> None:
     np.testing.assert_array_equal(made.time_s, wanted)
 
 
-def test_a_tie_is_within_noise_of_the_best() -> None:
+def test_a_tie_is_within_noise_of_the_best():
     made = searched({1: {16: 1.0, 32: 1.004, 64: 1.006}, 2: {16: 2.0, 32: math.inf, 64: 1.0}})
     assert made.candidates == tuple(map(block, (1, 16, 64, 32)))
     assert made.tied.tolist() == [[False, True, False, True], [False, False, True, False]]
@@ -511,7 +507,7 @@ SLOWDOWNS = {1: {16: 4.0, 32: 1.0, 64: 2.0}, 2: {16: 100.0, 32: 300.0, 64: 140.0
 """Of 16: 4 and 1; of 32: 1 and 3; of 64: 2 and 1.4."""
 
 
-def test_of_many_configurations_those_of_the_least_mean_slowdown_are_taken() -> None:
+def test_of_many_configurations_those_of_the_least_mean_slowdown_are_taken():
     for rows, most, wanted in (
         (SLOWDOWNS, 0, (32, 16)),
         (SLOWDOWNS, 1, (32, 16, 64)),

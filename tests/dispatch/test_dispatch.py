@@ -7,7 +7,6 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -30,7 +29,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick(monkeypatch):
     """Without the published models, which the command's own code does not depend on."""
     monkeypatch.setattr(
         dispatching, "learners", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]
@@ -38,12 +37,12 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> Path:
+def space(tmp_path):
     return write_space(tmp_path, SPACE)
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(tmp_path_factory):
     """A folder with a space and two databases of it."""
     folder = tmp_path_factory.mktemp("measured")
     spec = load_spec(write_space(folder, SPACE))
@@ -53,13 +52,13 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def database(measured: Path, tmp_path: Path) -> Path:
+def database(measured, tmp_path):
     """Results in which the best block depends on the size."""
     return shutil.copy(measured / "r.db", tmp_path)
 
 
 @pytest.fixture
-def static(measured: Path, tmp_path: Path) -> Path:
+def static(measured, tmp_path):
     """Results in which there is nothing to choose."""
     return shutil.copy(measured / "static.db", tmp_path)
 
@@ -82,13 +81,13 @@ def written(database: Path, space: Path, *more: str) -> ModuleType:
     return imported(space.parent / "out", "small")
 
 
-def test_no_more_are_written_than_wanted(database: Path, space: Path) -> None:
+def test_no_more_are_written_than_wanted(database, space):
     for choice in ("tree", "auto"):
         module = written(database, space, "--choice", choice, "--most", "1")
         assert len(module.PORTFOLIO) == 1
 
 
-def test_spaces_may_name_the_devices_numbers(space: Path, database: Path, capsys: Capture) -> None:
+def test_spaces_may_name_the_devices_numbers(space, database, capsys):
     """What is illegal on one input is a candidate on the others."""
     module = written(database, space)
     assert re.search(r"oracle +1\.000 .* 1\.00 ", capsys.readouterr().out)
@@ -115,9 +114,7 @@ def test_spaces_may_name_the_devices_numbers(space: Path, database: Path, capsys
         ),
     ],
 )
-def test_no_configuration_is_chosen_that_the_device_cannot_launch(
-    tmp_path: Path, launch: str, legal: Mapping[int, set[int]]
-) -> None:
+def test_no_configuration_is_chosen_that_the_device_cannot_launch(tmp_path, launch, legal):
     text = re.sub("launch: .*", f"launch: {launch}", SPACE)
     space = write_space(tmp_path, text)
     spec = load_spec(space)
@@ -137,9 +134,7 @@ def test_no_configuration_is_chosen_that_the_device_cannot_launch(
     assert len(first["guards"]) >= 2
 
 
-def test_where_choosing_gains_nothing_one_configuration_is_written(
-    space: Path, static: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_where_choosing_gains_nothing_one_configuration_is_written(space, static, tmp_path, capsys):
     assert run(static, space, "--choice", "auto", "--require-choice") == 1
     assert "leave out --require-choice" in said(capsys)
     assert not (tmp_path / "out").exists()
@@ -151,8 +146,8 @@ def test_where_choosing_gains_nothing_one_configuration_is_written(
 
 
 def test_a_choice_that_is_asked_for_is_written_though_it_gains_nothing(
-    space: Path, static: Path, tmp_path: Path, capsys: Capture
-) -> None:
+    space, static, tmp_path, capsys
+):
     module = written(static, space, "--choice", "ensemble")
     assert "(ensemble) is no faster" in capsys.readouterr().out
     assert "not significantly faster" in module.PROVENANCE["choice"]
@@ -167,9 +162,7 @@ def wrong_once(given: Input, config: Config) -> float:
     return 1e-3
 
 
-def test_what_failed_on_an_input_is_not_used_on_every_input(
-    space: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_what_failed_on_an_input_is_not_used_on_every_input(space, tmp_path, capsys):
     database = fill(tmp_path / "r.db", load_spec(space), times=wrong_once)
     (results,) = harness.open_results(database)
     assert results.findings.single.config == Config({"BLOCK": 16})
@@ -179,8 +172,8 @@ def test_what_failed_on_an_input_is_not_used_on_every_input(
 
 @pytest.mark.parametrize(("count", "choice"), [(3, "auto"), (5, "tree")])
 def test_where_constraints_rule_the_single_configuration_out_the_default_stands_in(
-    space: Path, tmp_path: Path, count: int, choice: str
-) -> None:
+    space, tmp_path, count, choice
+):
     spec = load_spec(space)
     large = dataclasses.replace(spec, inputs=spec.inputs[-count:])
     module = written(fill(tmp_path / "r.db", large), space, "--choice", choice)
@@ -188,7 +181,7 @@ def test_where_constraints_rule_the_single_configuration_out_the_default_stands_
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_few_inputs_are_answered(space: Path, tmp_path: Path, capsys: Capture, count: int) -> None:
+def test_few_inputs_are_answered(space, tmp_path, capsys, count):
     spec = load_spec(space)
     few = dataclasses.replace(spec, inputs=spec.inputs[-count:])
     database = fill(tmp_path / "r.db", few)
@@ -197,7 +190,7 @@ def test_few_inputs_are_answered(space: Path, tmp_path: Path, capsys: Capture, c
     assert "learnt from 4 inputs" in said(capsys)
 
 
-def test_gadapts_model_is_judged_and_written(space: Path, database: Path, capsys: Capture) -> None:
+def test_gadapts_model_is_judged_and_written(space, database, capsys):
     assert [learner.name for learner in learners(["gadapt"])].count("gadapt") == 1
     module = written(database, space, "--choice", "gadapt")
     assert "(gadapt) is faster" in capsys.readouterr().out
@@ -206,7 +199,7 @@ def test_gadapts_model_is_judged_and_written(space: Path, database: Path, capsys
     assert module.DATA["choice"]["worth_a_try"] is None, "its costs are no times to try by"
 
 
-def test_python_is_told_its_own_arguments(space: Path, tmp_path: Path) -> None:
+def test_python_is_told_its_own_arguments(space, tmp_path):
     database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
     (results,) = harness.open_results(database)
     out = tmp_path / "out"
@@ -224,9 +217,7 @@ def test_python_is_told_its_own_arguments(space: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("noted", "advice"), [("there/x.yaml", "there/x.yaml"), ("<space small>", "built in Python")]
 )
-def test_a_missing_space_is_named_as_tuned(
-    space: Path, tmp_path: Path, capsys: Capture, noted: str, advice: str
-) -> None:
+def test_a_missing_space_is_named_as_tuned(space, tmp_path, capsys, noted, advice):
     spec = load_spec(space)
     one = dataclasses.replace(spec, path=Path(noted), inputs=spec.inputs[:1])
     database = fill(tmp_path / "r.db", one, dataclasses.replace(DEVICE, backend="opencl"))
@@ -234,7 +225,7 @@ def test_a_missing_space_is_named_as_tuned(
     assert advice in said(capsys)
 
 
-def test_an_edited_space_has_the_last_word(space: Path, database: Path, capsys: Capture) -> None:
+def test_an_edited_space_has_the_last_word(space, database, capsys):
     text = space.read_text()
     space.write_text(text.replace("constraints: [", "constraints: [BLOCK < 64 or n != 4096, "))
     module = written(database, space)
@@ -249,15 +240,15 @@ def test_an_edited_space_has_the_last_word(space: Path, database: Path, capsys: 
     assert "(BLOCK=64)" in printed
 
 
-def test_results_of_others_are_named(space: Path, database: Path, capsys: Capture) -> None:
+def test_results_of_others_are_named(space, database, capsys):
     space.write_text(space.read_text().replace("name: small", "name: other"))
     assert run(database, space) == 2
     assert "results of small" in capsys.readouterr().err
 
 
 def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
-    space: Path, static: Path, tmp_path: Path, capsys: Capture
-) -> None:
+    space, static, tmp_path, capsys
+):
     with (tmp_path / "kernel.cl").open("a") as kernel:
         kernel.write("\nint edited;")
     assert run(static, space, "--choice", "auto") == 2
@@ -277,9 +268,7 @@ def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
         ({"cache": "cold"}, "warm", "a device, cold caches; a device, warm caches"),
     ],
 )
-def test_one_of_two_devices_is_chosen_by_name(
-    space: Path, tmp_path: Path, capsys: Capture, change: dict[str, str], name: str, names: str
-) -> None:
+def test_one_of_two_devices_is_chosen_by_name(space, tmp_path, capsys, change, name, names):
     warm = dataclasses.replace(DEVICE, backend="opencl")
     few = dataclasses.replace(load_spec(space), inputs=load_spec(space).inputs[:2])
     database = fill(tmp_path / "r.db", few, warm)
@@ -292,9 +281,7 @@ def test_one_of_two_devices_is_chosen_by_name(
     assert f"`none`; there are {names}" in capsys.readouterr().err
 
 
-def test_what_cannot_be_written_is_refused_before_anything_is_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_what_cannot_be_written_is_refused_before_anything_is_judged(tmp_path, monkeypatch, capsys):
     space = write_space(tmp_path, SPACE.replace("ceil_div(n, BLOCK)", "floor(log2(n))"))
     database = fill(tmp_path / "r.db", load_spec(space))
     monkeypatch.delattr(dispatching, "Study")
@@ -303,14 +290,14 @@ def test_what_cannot_be_written_is_refused_before_anything_is_judged(
 
 
 @pytest.fixture
-def calls(tmp_path: Path) -> Path:
+def calls(tmp_path):
     """A workload, a part of which was not tuned."""
     path = tmp_path / "calls.csv"
     path.write_text("# workload of small\nn,calls\n16,50\n70,20\n4096,60\n8192,11\n99999,59\n")
     return path
 
 
-def test_the_verdict_is_weighted(database: Path, space: Path, calls: Path, capsys: Capture) -> None:
+def test_the_verdict_is_weighted(database, space, calls, capsys):
     assert run(database, space, "--weights", str(calls)) == 0
     message = said(capsys)
     assert "weighted by calls" in message
@@ -320,9 +307,7 @@ def test_the_verdict_is_weighted(database: Path, space: Path, calls: Path, capsy
     assert "nowhere.csv" in said(capsys)
 
 
-def test_the_report_shows_the_workload(
-    database: Path, calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_shows_the_workload(database, calls, tmp_path, monkeypatch):
     monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
     page = tmp_path / "r.html"
     assert report([str(database), "-o", str(page), "--weights", str(calls)]) == 0

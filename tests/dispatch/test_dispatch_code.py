@@ -8,8 +8,6 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -46,7 +44,7 @@ NASTY = 'a */ b /* c """ d \\ e ??/ f\n#error g \u202e \u00e9 {{ h }} % " \'\\'
 # --------------------------------------------------------------------------- texts from elsewhere
 
 
-def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path) -> None:
+def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path):
     program = DispatchProgram(
         columns=(Column(ColumnKind.EQUALS, ("t",), NASTY),),
         tuned=(TunedRange("t", words=(NASTY, "x")),),
@@ -86,7 +84,7 @@ def scope() -> Translator:
     return Translator(constants, named, "p")
 
 
-def test_guard_that_cannot_be_exact_is_refused_with_its_reason() -> None:
+def test_guard_that_cannot_be_exact_is_refused_with_its_reason():
     for guard, reason in (
         ("log2(m) < A", "log2"),
         ("m ** HALF < n", "only powers"),
@@ -106,7 +104,7 @@ def of_mvmul(program: DispatchProgram | None = None, plan: LaunchPlan | None = N
     return Dispatcher("p", "", ("f",), mvmul_features(program), program, PROVENANCE, plan)
 
 
-def test_guards_are_computed_outside_of_the_tuned_range_as_well(tmp_path: Path) -> None:
+def test_guards_are_computed_outside_of_the_tuned_range_as_well(tmp_path):
     """Also where 64 bits would overflow."""
     guards = (("m * n < 10 ** 12",), ("m * n * m * n > 0 and m > 2 ** 52",), ("m < 0 < m",))
     dispatcher = of_mvmul(mvmul_program(guards=guards))
@@ -122,7 +120,7 @@ def test_guards_are_computed_outside_of_the_tuned_range_as_well(tmp_path: Path) 
         assert module.select_index(m, n) == wanted
 
 
-def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs() -> None:
+def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs():
     features = pd.DataFrame({"m": [16, 2**30], "n": [3, 2**25], "t": ["half", "float"]})
     guards = ["m * n > A", 't == "half" or m > 1']
     check_exact(guards, {"A": 4}, features[:1])
@@ -133,7 +131,7 @@ def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs() -> None:
 # --------------------------------------------------------------------------------------- the rest
 
 
-def test_names_that_a_language_reserves_are_changed() -> None:
+def test_names_that_a_language_reserves_are_changed():
     names = ("class", "double")
     program = DispatchProgram(
         columns=(Column(ColumnKind.RAW, ("class",)),),
@@ -160,7 +158,7 @@ def own_names(dispatcher: Dispatcher) -> set[str]:
     return found - {feature.name for feature in dispatcher.features}
 
 
-def test_no_feature_has_a_name_that_written_code_uses() -> None:
+def test_no_feature_has_a_name_that_written_code_uses():
     rng = random.Random(1)
     inputs = [drawn_input(rng) for _ in range(20)]
     plan = LaunchPlan(group=["A"], grid=["ceil_div(m * n, A)"])
@@ -190,7 +188,7 @@ def test_no_feature_has_a_name_that_written_code_uses() -> None:
         "os",
     ],
 )
-def test_module_refuses_what_is_no_expression_of_the_language(tmp_path: Path, text: str) -> None:
+def test_module_refuses_what_is_no_expression_of_the_language(tmp_path, text):
     files = files_of(of_mvmul(mvmul_program(guards=(("m < 9",), (), ()))))
     files["p/p.json"] = files["p/p.json"].replace(b"m < 9", text.encode())
     with pytest.raises(ValueError, match=r"p\.json, configuration 0"):
@@ -198,14 +196,14 @@ def test_module_refuses_what_is_no_expression_of_the_language(tmp_path: Path, te
 
 
 @pytest.mark.parametrize(("old", "new"), [(b'"format": 2', b'"format": 99'), (b"}", b"")])
-def test_module_names_a_file_that_it_cannot_read(tmp_path: Path, old: bytes, new: bytes) -> None:
+def test_module_names_a_file_that_it_cannot_read(tmp_path, old, new):
     files = files_of(of_mvmul())
     files["p/p.json"] = files["p/p.json"].replace(old, new)
     with pytest.raises(ImportError, match=r"p\.json "):
         imported(write_all(tmp_path, files), "p")
 
 
-def test_module_refuses_other_features() -> None:
+def test_module_refuses_other_features():
     module = python_of(of_mvmul())
     for arguments, features in (
         ((16,), {}),
@@ -222,7 +220,7 @@ def test_module_refuses_other_features() -> None:
                 function(m=m, n=16)
 
 
-def test_inputs_of_one_leaf_have_its_number() -> None:
+def test_inputs_of_one_leaf_have_its_number():
     module = python_of(of_mvmul())
     shapes = [(16, 16), (96, 4096), (128, 256), (1024, 16)]
     low, low_too, wide, tall = (module.leaf_index(m, n) for m, n in shapes)
@@ -231,7 +229,7 @@ def test_inputs_of_one_leaf_have_its_number() -> None:
     assert module.leaf_index(8, 16) == -1, "outside of the tuned range"
 
 
-def test_numbers_of_numpy_are_computed_with_exactly() -> None:
+def test_numbers_of_numpy_are_computed_with_exactly():
     plan = LaunchPlan(group=["64"], grid=["ceil_div(m * n, 64)"])
     module = python_of(of_mvmul(mvmul_program(guards=(("m * n < 10 ** 9",), (), ())), plan))
     assert not module.applies(0, np.int32(65536), np.int32(65536))
@@ -246,8 +244,8 @@ def test_numbers_of_numpy_are_computed_with_exactly() -> None:
     ],
 )
 def test_bytes_and_percentages_of_a_launch_are_computed_in_all_code(
-    tmp_path: Path, shared: str, carveout: str, numbers: Sequence[tuple[int | None, int | None]]
-) -> None:
+    tmp_path, shared, carveout, numbers
+):
     """What is none of them is an error in Python, and -1 in C."""
     plan = LaunchPlan(group=["64"], grid=["1"], shared=shared, carveout=carveout)
     dispatcher = of_mvmul(plan=plan)
@@ -270,12 +268,12 @@ def test_bytes_and_percentages_of_a_launch_are_computed_in_all_code(
     subprocess.run([tmp_path / "p"], check=True)
 
 
-def test_feature_of_numbers_and_words_is_refused() -> None:
+def test_feature_of_numbers_and_words_is_refused():
     with pytest.raises(UsageError, match="m is a number"):
         features_of(mvmul_program(), ("m",), ({"m": 1}, {"m": "one"}))
 
 
-def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice() -> None:
+def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice():
     where = dataclasses.replace(PROVENANCE.environment, platform="AMD Accelerated")
     provenance = dataclasses.replace(PROVENANCE, environment=where)
     module = python_of(dispatcher_of(mvmul_program(), "p", provenance=provenance))
@@ -283,7 +281,7 @@ def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice() -> None:
     assert not module.serves("a GPU", "NVIDIA CUDA")
 
 
-def test_files_need_no_harness(tmp_path: Path) -> None:
+def test_files_need_no_harness(tmp_path):
     """They are imported by a Python that finds no other packages than stand-ins for theirs."""
     write_all(tmp_path, files_of(of_mvmul()))
     for name in ("torch", "numpy"):

@@ -108,9 +108,7 @@ class FormatContract:
             pytest.param(1, marks=pytest.mark.slow),
         ],
     )
-    def test_code_agrees_with_its_program_on_and_beside_thresholds(
-        self, write: Write, tmp_path: Path, seed: int
-    ) -> None:
+    def test_code_agrees_with_its_program_on_and_beside_thresholds(self, write, tmp_path, seed):
         made, cases = drawn_cases(seed)
         choices = write(made, tmp_path)
         for case in cases:
@@ -120,7 +118,7 @@ class FormatContract:
                 assert list(choice.select_top(3, case.values)) == case.listed, case
                 assert list(choice.select_top(-2, case.values)) == []
 
-    def test_logarithms_have_the_same_bits(self, write: Write, tmp_path: Path) -> None:
+    def test_logarithms_have_the_same_bits(self, write, tmp_path):
         """A threshold at the number of an input, and the double below it."""
         terms = (LinearTerm("m", -0.1), LinearTerm("m", 0.7, is_log=True))
         column = Column(ColumnKind.LINEAR, ("m",), constant=0.3, terms=terms)
@@ -141,7 +139,7 @@ class FormatContract:
         for case in cases:
             assert choices[case.name].select(case.values) == case.selected, case
 
-    def test_a_number_without_a_value_is_none(self, write: Write, tmp_path: Path) -> None:
+    def test_a_number_without_a_value_is_none(self, write, tmp_path):
         count = len(UNDEFINED)
         configs = tuple(Config({"A": 2, "B": k}) for k in range(count))
         guards = tuple((guard,) for guard in UNDEFINED)
@@ -156,10 +154,10 @@ class FormatContract:
 class TestPython(FormatContract):
     @pytest.fixture(scope="class")
     @classmethod
-    def write(cls) -> Write:
+    def write(cls):
         return lambda made, _: {name: _of_module(python_of(d)) for name, d in made.items()}
 
-    def test_a_choice_without_times_has_no_shortlist(self) -> None:
+    def test_a_choice_without_times_has_no_shortlist(self):
         with pytest.raises(ValueError, match="no times"):
             python_of(dispatcher_of(mvmul_program(), "p")).select_top(3, m=4, n=4, s=0.5, t="half")
 
@@ -185,7 +183,7 @@ class TestC(FormatContract):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def write(cls) -> Write:
+    def write(cls):
         def write_headers(made: Mapping[str, Dispatcher], folder: Path) -> dict[str, WrittenChoice]:
             headers = {name: c_header(dispatcher) for name, dispatcher in made.items()}
             library = compiled(folder, headers, cls.compiler)

@@ -72,7 +72,7 @@ def on_every_threshold(program: DispatchProgram, random: np.random.Generator) ->
     return rows
 
 
-def test_a_program_chooses_as_what_was_learnt() -> None:
+def test_a_program_chooses_as_what_was_learnt():
     for name in ("tree", "ensemble", "forest", "gadapt", "line"):
         matrix, chosen = learnt(name)
         program = chosen.program(matrix.candidates)
@@ -90,7 +90,7 @@ def test_a_program_chooses_as_what_was_learnt() -> None:
             assert (indices[:60] == wanted).mean() > 0.85
 
 
-def test_boosted_trees_predict_slowdowns_over_the_mean_of_what_applies() -> None:
+def test_boosted_trees_predict_slowdowns_over_the_mean_of_what_applies():
     matrix, chosen = learnt("ensemble")
     logs = matrix.log_slowdown[:, chosen.portfolio]
     relative = logs - np.nanmean(logs, axis=1, keepdims=True)
@@ -98,20 +98,20 @@ def test_boosted_trees_predict_slowdowns_over_the_mean_of_what_applies() -> None
     assert np.nanmean(np.abs(costs - relative)) < 0.05 < 0.5 < np.nanstd(relative)
 
 
-def test_powers_of_two_that_divide_a_number_are_exact() -> None:
+def test_powers_of_two_that_divide_a_number_are_exact():
     for number in (0, 1, 12, -12, 2**53 + 2, 3 * 2.0**60, 12.75, -0.5):
         column = Column(ColumnKind.TWOS, ("m",))
         ((value,),) = column_values([column], pd.DataFrame({"m": [number]}))
         assert value == column_number(column, {"m": number})
 
 
-def test_few_inputs_make_a_forest() -> None:
+def test_few_inputs_make_a_forest():
     for name, owners in (("forest", {None}), ("ensemble", {0, 1, 2})):
         _, chosen = learnt(name)
         assert {tree.candidate for tree in chosen.choice.trees} == owners
 
 
-def test_unseen_inputs_come_near_the_oracle_by_what_applies() -> None:
+def test_unseen_inputs_come_near_the_oracle_by_what_applies():
     for name, most in (("tree", 1.05), ("ensemble", 1.05), ("forest", 1.1)):
         _, chosen = learnt(name)
         fresh = planted(500, seed=5)
@@ -122,7 +122,7 @@ def test_unseen_inputs_come_near_the_oracle_by_what_applies() -> None:
         assert fresh.log_slowdown[rows, indices].mean() < math.log(most) < math.log(1.3) < static
 
 
-def test_outside_the_tuned_range_the_best_single_one_is_taken() -> None:
+def test_outside_the_tuned_range_the_best_single_one_is_taken():
     for name in ("tree", "ensemble"):
         _, chosen = learnt(name)
         far = pd.DataFrame({"m": [10**7, 100], "n": [10, 100], "kind": ["dense", "sparse"]})
@@ -130,7 +130,7 @@ def test_outside_the_tuned_range_the_best_single_one_is_taken() -> None:
         assert indices.tolist() == [chosen.portfolio[0]] * 2
 
 
-def test_only_what_is_chosen_is_shipped() -> None:
+def test_only_what_is_chosen_is_shipped():
     """The last candidate is never best, the middle one for wide inputs alone."""
     features = pd.DataFrame({"m": [2**e for e in range(16)], "n": [256] * 16})
     time_s = np.array([[1.0, 2.0, 3.0]] * 8 + [[2.0, 1.0, 3.0]] * 8)
@@ -139,7 +139,7 @@ def test_only_what_is_chosen_is_shipped() -> None:
         assert sorted(learner.fit(matrix, seed=0).portfolio) == [0, 1]
 
 
-def test_input_to_which_nothing_that_is_shipped_applies_gets_no_choice() -> None:
+def test_input_to_which_nothing_that_is_shipped_applies_gets_no_choice():
     matrix, chosen = learnt("tree")
     indices = chosen.indices(matrix.features[:1], np.zeros((1, 3), dtype=bool))
     assert indices.tolist() == [-1]
@@ -148,7 +148,7 @@ def test_input_to_which_nothing_that_is_shipped_applies_gets_no_choice() -> None
 # ---------- trees as arrays: walked one input at a time, and cut to every size
 
 
-def test_a_threshold_is_a_round_number_near_the_middle_by_ratio_or_by_difference() -> None:
+def test_a_threshold_is_a_round_number_near_the_middle_by_ratio_or_by_difference():
     for low, high, wanted in (
         (2.0, 8.0, 4.0),
         (-3.0, 1.0, -1.0),
@@ -165,14 +165,14 @@ def test_a_threshold_is_a_round_number_near_the_middle_by_ratio_or_by_difference
 
 
 @given(st.floats(-1e12, 1e12), st.floats(1e-9, 1e12))
-def test_a_threshold_separates_and_is_whole_between_whole_numbers(low: float, gap: float) -> None:
+def test_a_threshold_separates_and_is_whole_between_whole_numbers(low, gap):
     for least, most in [(low, low + gap), (math.floor(low), math.floor(low) + math.ceil(gap))]:
         threshold = between(float(least), float(most))
         assert least <= threshold < most or least == most
     assert threshold.is_integer()
 
 
-def test_a_threshold_separates_neighbouring_numbers() -> None:
+def test_a_threshold_separates_neighbouring_numbers():
     for low in (1.0, 1e300, 1e-300, 0.0, -1.0):
         assert between(low, math.nextafter(low, math.inf)) == low
 
@@ -186,7 +186,7 @@ def stairs() -> Array:
     return np.column_stack([STEPS[:, 0] >= 4, 0.1 * (STEPS[:, 0] >= 2)]).astype(float)
 
 
-def test_a_tree_has_the_best_splits_first_and_no_more_leaves_than_it_may() -> None:
+def test_a_tree_has_the_best_splits_first_and_no_more_leaves_than_it_may():
     whole = grown(leaves=9)
     assert whole.threshold[whole.low >= 0] == pytest.approx([3, 1])
     # Nothing is split where nothing is gained.
@@ -197,12 +197,12 @@ def grown(leaves: int, least: int = 2) -> NodeArrays:
     return grow(Ranks.of(STEPS), stairs(), leaves=leaves, least=least, seed=0)
 
 
-def test_a_leaf_has_the_least_number_of_inputs() -> None:
+def test_a_leaf_has_the_least_number_of_inputs():
     tree = grown(leaves=9, least=9)
     assert tree.passing(tree.paths(STEPS)).min() >= 9
 
 
-def test_a_forest_is_as_large_as_asked_for_and_predicts_means() -> None:
+def test_a_forest_is_as_large_as_asked_for_and_predicts_means():
     values = np.column_stack([STEPS[:, 0], np.arange(32.0) % 5])
     trees, again = (
         grow_forest(Ranks.of(values), stairs(), 4, 3, share=1.0, seed=0, weights=np.ones(32))
@@ -230,7 +230,7 @@ def leaves(matrix: Matrix) -> int:
     return TreeLearner().fit(matrix, seed=0).choice.leaf_count
 
 
-def test_two_halves_have_two_leaves() -> None:
+def test_two_halves_have_two_leaves():
     for members in (2, 4):
         matrix = two_sided(24, members)
         chosen = TreeLearner().fit(matrix, seed=0)
@@ -239,22 +239,22 @@ def test_two_halves_have_two_leaves() -> None:
         assert TreeLearner(most_leaves=1).fit(matrix, seed=0).choice.leaf_count == 1
 
 
-def test_many_inputs_are_tried_on_few_folds_and_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_inputs_are_tried_on_few_folds_and_are_alike(monkeypatch):
     for name in ("MANY", "VERY_MANY"):
         monkeypatch.setattr(module, name, 24)
         assert leaves(two_sided(24)) == 2
 
 
-def test_noise_is_not_followed() -> None:
+def test_noise_is_not_followed():
     assert leaves(table(1 + np.random.default_rng(0).random((24, 20)))) <= 2
 
 
-def test_one_input_and_inputs_that_look_alike_have_one_leaf() -> None:
+def test_one_input_and_inputs_that_look_alike_have_one_leaf():
     alike = two_sided(24)
     alike.features["n"] = 1
     assert leaves(two_sided(1)) == leaves(alike) == 1
 
 
-def test_inputs_of_few_groups_are_one_sample_each() -> None:
+def test_inputs_of_few_groups_are_one_sample_each():
     """Half of the inputs gain by a split, but all of them in one group: that may be chance."""
     assert leaves(table(two_sided(24).time_s, groups=[0] * 12 + [1] * 12)) == 1

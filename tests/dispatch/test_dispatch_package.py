@@ -21,7 +21,6 @@ from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Config
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
-from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.loaders import cuda as cuda_loader
 from harness.dispatch.package import (
     MANIFEST,
@@ -71,7 +70,7 @@ HAS_OPENCL_HEADERS = (
 
 
 @pytest.fixture(scope="module")
-def spec() -> Spec:
+def spec():
     return load_spec(ROOT / "spaces" / "mvmul.yaml")
 
 
@@ -88,7 +87,7 @@ def pycuda_context() -> Iterator[tuple[Any, Any]]:
 
 
 @pytest.fixture(scope="module")
-def out(spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def out(spec, tmp_path_factory):
     """The dispatcher of mvmul for the OpenCL device that is here."""
     folder = tmp_path_factory.mktemp("dispatch") / "out"
     write_for_opencl(folder, spec, mvmul_program())
@@ -99,12 +98,12 @@ def out(spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def small(spec: Spec) -> Dispatcher:
+def small(spec):
     """A dispatcher that only chooses."""
     return dispatcher_of(mvmul_program(), spec, PROVENANCE)
 
 
-def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path, small: Dispatcher) -> None:
+def test_folder_of_a_dispatcher_is_replaced(tmp_path, small):
     out = tmp_path / "out"
     out.mkdir()
     write_dispatcher(out, small, tables={"a.json": b"1"})
@@ -117,14 +116,14 @@ def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path, small: Dispatcher) -
 
 
 @pytest.mark.parametrize("name", ["mine.txt", MANIFEST])
-def test_folder_with_anything_else_is_refused(tmp_path: Path, small: Dispatcher, name: str) -> None:
+def test_folder_with_anything_else_is_refused(tmp_path, small, name):
     (tmp_path / name).write_text('{"mine": 1}')
     with pytest.raises(UsageError, match=name):
         write_dispatcher(tmp_path, small)
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(name, '{"mine": 1}')]
 
 
-def test_folder_within_or_changed_is_refused(tmp_path: Path, small: Dispatcher) -> None:
+def test_folder_within_or_changed_is_refused(tmp_path, small):
     write_dispatcher(tmp_path, small)
     with pytest.raises(UsageError, match="a dispatcher's folder"):
         write_dispatcher(tmp_path / "sub" / "more", small)
@@ -133,9 +132,7 @@ def test_folder_within_or_changed_is_refused(tmp_path: Path, small: Dispatcher) 
         write_dispatcher(tmp_path, small)
 
 
-def test_failures_leave_the_folder_alone(
-    tmp_path: Path, small: Dispatcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failures_leave_the_folder_alone(tmp_path, small, monkeypatch):
     out = tmp_path / "out"
     write_dispatcher(out, small)
     before = (out / "mvmul.h").read_bytes()
@@ -157,12 +154,12 @@ def test_failures_leave_the_folder_alone(
 
 
 @pytest.fixture(scope="module")
-def queue() -> Any:
+def queue():
     cl = pytest.importorskip("pyopencl")
     return cl.CommandQueue(cl.create_some_context(interactive=False))
 
 
-def test_opencl_kernel_is_chosen_built_once_and_right(out: Path, queue: Any) -> None:
+def test_opencl_kernel_is_chosen_built_once_and_right(out, queue):
     module = imported(out)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -173,7 +170,7 @@ def test_opencl_kernel_is_chosen_built_once_and_right(out: Path, queue: Any) -> 
     assert kernel.kernels(2) is kernel.kernels(2)
 
 
-def test_another_device_gets_the_static_one(spec: Spec, tmp_path: Path, queue: Any) -> None:
+def test_another_device_gets_the_static_one(spec, tmp_path, queue):
     program = mvmul_program()
     kernels = opencl_kernels(spec, program)
     write_dispatcher(tmp_path, dispatcher_of(program, spec, PROVENANCE, kernels))
@@ -188,9 +185,7 @@ def launches(stub: StubDriver) -> list[str]:
 
 
 @pytest.mark.gpu
-def test_cuda_loader_launches_the_chosen_cubin(
-    spec: Spec, tmp_path: Path, stub: StubDriver
-) -> None:
+def test_cuda_loader_launches_the_chosen_cubin(spec, tmp_path, stub):
     kernels = write_for_cuda(tmp_path / "out", spec, mvmul_program())
     a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
     with memories_of(a, x, y) as memories, warnings.catch_warnings():
@@ -210,7 +205,7 @@ def test_cuda_loader_launches_the_chosen_cubin(
 @pytest.mark.gpu
 @pytest.mark.pycuda
 @needs_pycuda
-def test_cuda_loader_takes_what_pycuda_has(spec: Spec, tmp_path: Path, stub: StubDriver) -> None:
+def test_cuda_loader_takes_what_pycuda_has(spec, tmp_path, stub):
     write_for_cuda(tmp_path / "out", spec, mvmul_program())
     y = np.zeros(50, "f4")
     with pycuda_context() as (driver, context):
@@ -247,8 +242,8 @@ SIZES = list(map(np.int32, (3, 5, 4)))
     [({"carveout": Expression("TILE_K")}, "carveout 64"), ({"cooperative": True}, "cooperative")],
 )
 def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
-    changes: dict[str, Any], shown: str, tmp_path: Path, stub: StubDriver
-) -> None:
+    changes, shown, tmp_path, stub
+):
     spec, program = gemm_program()
     launch = spec.launch.model_copy(update=changes)
     kernels = write_for_cuda(tmp_path, replace(spec, launch=launch), program)
@@ -264,13 +259,13 @@ def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
     assert call.endswith(f"grid 1 1 1 group 16 32 1 shared 81920 {shown}")
 
 
-def test_cuda_loader_without_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_loader_without_package_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
     with pytest.raises(ImportError, match="pip install cuda-bindings"):
         cuda_loader.Kernel(SimpleNamespace(NAME="mvmul", DATA={"launch": None}))
 
 
-def test_opencl_loader_passes_the_local_memory(tmp_path: Path, queue: Any) -> None:
+def test_opencl_loader_passes_the_local_memory(tmp_path, queue):
     import pyopencl as cl
 
     spec, program = gemm_program()
@@ -287,7 +282,7 @@ def test_opencl_loader_passes_the_local_memory(tmp_path: Path, queue: Any) -> No
 # ----------------------------------------------------------------------------------- the examples
 
 
-def test_c_example_compiles_and_chooses(out: Path, tmp_path: Path) -> None:
+def test_c_example_compiles_and_chooses(out, tmp_path):
     built = tmp_path / "choose"
     source = str(EXAMPLES / "choose_mvmul.c")
     subprocess.run(["cc", "-std=c99", *STRICT, f"-I{out}", source, "-o", built], check=True)
@@ -295,7 +290,7 @@ def test_c_example_compiles_and_chooses(out: Path, tmp_path: Path) -> None:
     assert said == "THRD=16 LU=1 X_CACHE=0 group=4x4 grid=13x1\nmvmul/kernels/1.cl \n"
 
 
-def test_python_example_runs_without_harness(out: Path) -> None:
+def test_python_example_runs_without_harness(out):
     code = (
         "import runpy, sys; sys.modules['harness'] = None  # an import of it fails\n"
         "del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
@@ -308,7 +303,7 @@ def test_python_example_runs_without_harness(out: Path) -> None:
 
 @pytest.mark.skipif(POCL_REFUSES_CPU, reason="PoCL cannot build for this processor by itself")
 @pytest.mark.skipif(not HAS_OPENCL_HEADERS, reason="OpenCL's C headers (CL/cl.h) are not here")
-def test_c_example_runs_on_opencl(out: Path, tmp_path: Path) -> None:
+def test_c_example_runs_on_opencl(out, tmp_path):
     built = tmp_path / "run"
     source = str(EXAMPLES / "run_mvmul.c")
     command = ["cc", "-std=c99", *STRICT, f"-I{out}", source, "-o", str(built), *_opencl_library()]
@@ -354,7 +349,7 @@ def build(config, features):
 """
 
 
-def test_callable_is_built_once_for_each_input_and_chosen_by_it(tmp_path: Path) -> None:
+def test_callable_is_built_once_for_each_input_and_chosen_by_it(tmp_path):
     (tmp_path / "k.py").write_text(CALLABLE)
     (tmp_path / "k.yaml").write_text(IN_PYTHON)
     spec = load_spec(tmp_path / "k.yaml")

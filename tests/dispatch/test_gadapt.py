@@ -12,7 +12,7 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.records import Config
 from harness.dispatch.gadapt import GAdapt
-from harness.dispatch.learners import Learner, Starchart, candidate_table
+from harness.dispatch.learners import Starchart, candidate_table
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.models import gadapt
 from tests.helpers.matrices import table
@@ -49,7 +49,7 @@ def times(features: pd.DataFrame) -> np.ndarray:
 # ----------------------------------------------------------------------------- the model
 
 
-def test_planted_rules_are_found() -> None:
+def test_planted_rules_are_found():
     unseen = inputs(seed=1)
     predicted = gadapt.fit(inputs(), best_of(inputs())).predict(unseen)
     hits = (predicted == best_of(unseen)).mean()
@@ -57,7 +57,7 @@ def test_planted_rules_are_found() -> None:
     assert hits.min() >= 0.9
 
 
-def test_leaves_reach_legal_values_that_no_known_input_had() -> None:
+def test_leaves_reach_legal_values_that_no_known_input_had():
     measured = inputs().query("n != 2048")
     unseen = pd.DataFrame({"m": [64, 4096], "n": 2048})
     model = gadapt.fit(measured, best_of(measured), {"LU": range(1, 9)})
@@ -66,14 +66,14 @@ def test_leaves_reach_legal_values_that_no_known_input_had() -> None:
     assert set(gadapt.fit(measured, best_of(measured)).predict(unseen)["LU"]) <= {3, 5}
 
 
-def test_predicted_values_are_legal_far_outside_of_what_was_learnt() -> None:
+def test_predicted_values_are_legal_far_outside_of_what_was_learnt():
     best = best_of(inputs())
     far = pd.DataFrame({"m": [1, 2**40, 0], "n": [2**40, 1, 0]})
     predicted = gadapt.fit(inputs(), best).predict(far)
     assert predicted.isin(best.to_dict("list")).all(axis=None)
 
 
-def test_booleans_and_absent_flags_are_classes() -> None:
+def test_booleans_and_absent_flags_are_classes():
     known = inputs()
     wide = known["n"] > 2048
     best = pd.DataFrame({"fmad": wide, "dlcm": np.where(wide, "ca", None)})
@@ -81,14 +81,14 @@ def test_booleans_and_absent_flags_are_classes() -> None:
     assert predicted["fmad"].tolist() == predicted["dlcm"].notna().tolist() == wide.tolist()
 
 
-def test_features_of_words_are_learnt_from() -> None:
+def test_features_of_words_are_learnt_from():
     features = pd.DataFrame({"dtype": ["half", "float"] * 10, "n": range(1, 21)})
     best = pd.DataFrame({"TILE": [8, 4] * 10})
     unseen = pd.DataFrame({"dtype": ["float", "half"], "n": 40})
     assert gadapt.fit(features, best).predict(unseen)["TILE"].tolist() == [4, 8]
 
 
-def test_tables_that_do_not_fit_are_refused() -> None:
+def test_tables_that_do_not_fit_are_refused():
     best = best_of(inputs())
     with pytest.raises(UsageError, match="40 and 39"):
         gadapt.fit(inputs(), best[1:])
@@ -99,7 +99,7 @@ def test_tables_that_do_not_fit_are_refused() -> None:
 # ---------------------------------------------------------------------------- candidates
 
 
-def test_nearest_candidate_is_taken_of_those_that_apply() -> None:
+def test_nearest_candidate_is_taken_of_those_that_apply():
     candidates = pd.DataFrame({"BLOCK": [64, 256, 1024], "IMPL": ["a", "a", "b"]})
     predicted = pd.DataFrame({"BLOCK": [256, 512, 64], "IMPL": ["a", "b", "a"]})
     some = np.array([[True, False, False], [True, True, False], [False, False, True]])
@@ -114,7 +114,7 @@ def test_nearest_candidate_is_taken_of_those_that_apply() -> None:
 # ------------------------------------------------------------------------------- judging
 
 
-def test_accuracy_is_the_share_of_exact_hits_on_left_out_inputs() -> None:
+def test_accuracy_is_the_share_of_exact_hits_on_left_out_inputs():
     features = inputs(15)
     judged = gadapt.judge(features, CANDIDATES, times(features))
     slowdown = times(features)[range(15), judged.inputs["chosen"]] / 1e-3
@@ -125,7 +125,7 @@ def test_accuracy_is_the_share_of_exact_hits_on_left_out_inputs() -> None:
     assert f"{judged.accuracy:.1%} of 15 inputs" in str(judged)
 
 
-def test_left_out_inputs_teach_nothing() -> None:
+def test_left_out_inputs_teach_nothing():
     """Each of two groups wants what the other has never seen."""
     features = pd.DataFrame({"n": [1, 2, 3, 4, 101, 102, 103, 104]})
     candidates = pd.DataFrame({"IMPL": ["low", "high"]})
@@ -135,7 +135,7 @@ def test_left_out_inputs_teach_nothing() -> None:
     assert set(model.predict(features[4:])["IMPL"]) == {"low"}
 
 
-def test_a_choice_that_fails_reaches_nothing() -> None:
+def test_a_choice_that_fails_reaches_nothing():
     tables = pd.DataFrame({"n": [1, 2, 3, 4]}), pd.DataFrame({"IMPL": ["a", "b"]})
     time_s = np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [np.inf, 1.0]])
     judged = gadapt.judge(*tables, time_s)
@@ -154,7 +154,7 @@ def matrix(features: pd.DataFrame, applies: np.ndarray | None = None) -> Matrix:
     return make_matrix(features, configs, times(features), applies=applies)
 
 
-def test_choices_that_are_numbers_have_nothing_between_them() -> None:
+def test_choices_that_are_numbers_have_nothing_between_them():
     """Small inputs want 0 and large ones 2, with a noisy border; none wants 1."""
     rng = np.random.default_rng(0)
     exponent = rng.uniform(4, 14, 30)
@@ -173,7 +173,7 @@ both = pytest.mark.parametrize("learner", [GAdapt(), Starchart()], ids=["gadapt"
 
 
 @both
-def test_published_models_choose_well_and_only_what_applies(learner: Learner) -> None:
+def test_published_models_choose_well_and_only_what_applies(learner):
     chosen, unseen = learner.fit(matrix(inputs()), 0), matrix(inputs(seed=1))
     first = chosen.indices(unseen.features, unseen.applies)
     rows = range(len(first))
@@ -184,7 +184,7 @@ def test_published_models_choose_well_and_only_what_applies(learner: Learner) ->
     assert applies[rows, chosen.indices(unseen.features, applies)].all()
 
 
-def test_a_word_that_no_known_input_had_is_chosen_for() -> None:
+def test_a_word_that_no_known_input_had_is_chosen_for():
     features = pd.DataFrame({"n": range(12), "kind": ["dense", "sparse"] * 6})
     time_s = np.where(features[["n"]] < 6, [[1.0, 2.0]], [[20.0, 10.0]])
     chosen = Starchart().fit(table(time_s, features), 0)
@@ -193,7 +193,7 @@ def test_a_word_that_no_known_input_had_is_chosen_for() -> None:
 
 
 @both
-def test_failures_and_what_was_not_measured_are_no_hindrance(learner: Learner) -> None:
+def test_failures_and_what_was_not_measured_are_no_hindrance(learner):
     features = inputs(12)
     time_s = times(features)[:, :8]
     time_s[::2, 3], time_s[1::2, 5] = np.inf, np.nan

@@ -64,7 +64,7 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")
-def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def every(tmp_path_factory):
     """A dispatcher with every source of features: T=2 up to n = 10, T=3 up to s = 1, else T=1."""
     folder = tmp_path_factory.mktemp("every")
     (folder / "device").write_text("\na device \nmore\n")
@@ -104,7 +104,7 @@ def launched(program: Path, folder: Path, *arguments: str, **variables: str) -> 
 
 
 @pytest.fixture
-def run(every: Path) -> Run:
+def run(every):
     """Runs the launcher."""
     return partial(launched, every / "moved" / "every", every)
 
@@ -112,14 +112,14 @@ def run(every: Path) -> Run:
 GOOD = ["20", "--scale=0.5", "--file", "5 bytes"]
 
 
-def test_all_features_are_read_and_the_words_of_the_configuration_inserted(run: Run) -> None:
+def test_all_features_are_read_and_the_words_of_the_configuration_inserted(run):
     ran = run(*GOOD, HARNESS_VERBOSE="1")
     words = "3 20 -t 3 --scale=0.5 --file 5 bytes\n"
     assert ran.stdout == f"{words}THREADS=3 N=20 FIXED=as measured\n"
     assert ran.stderr == "every: n=20 s=0.5 bytes=5 kind=double -> configuration 2 (T=3)\n"
 
 
-def test_variables_of_the_configuration_replace_the_users_and_others_do_not(run: Run) -> None:
+def test_variables_of_the_configuration_replace_the_users_and_others_do_not(run):
     ran = run(*GOOD, THREADS="9", N="9", FIXED="mine")
     assert ran.stdout.splitlines()[1] == "THREADS=3 N=20 FIXED=mine"
 
@@ -127,7 +127,7 @@ def test_variables_of_the_configuration_replace_the_users_and_others_do_not(run:
 FILE = GOOD[2:]
 
 
-def test_the_choice_is_that_of_the_features(run: Run) -> None:
+def test_the_choice_is_that_of_the_features(run):
     for n, arguments, threads in (
         ("10", GOOD[1:], 2),
         ("+11", GOOD[1:], 3),
@@ -140,7 +140,7 @@ def test_the_choice_is_that_of_the_features(run: Run) -> None:
         assert run(n, *arguments).stdout.split()[0] == str(threads)
 
 
-def test_a_wrong_feature_is_one_message(run: Run) -> None:
+def test_a_wrong_feature_is_one_message(run):
     for arguments, message in (
         ([], "n is missing: it is argument 1"),
         (["1e3", *GOOD[1:]], "n is `1e3`"),
@@ -162,7 +162,7 @@ def test_a_wrong_feature_is_one_message(run: Run) -> None:
         assert ran.stderr.count("\n") == 1
 
 
-def test_an_option_chooses_without_features_or_by_number(run: Run) -> None:
+def test_an_option_chooses_without_features_or_by_number(run):
     assert run("20", "x", HARNESS_CHOICE="static").stdout.startswith("1 20 -t 1 x\n")
     assert run("20", "x", HARNESS_CHOICE="2").stdout.startswith("3 20 -t 3 x\n")
     for number in ("3", "9" * 5000):
@@ -171,7 +171,7 @@ def test_an_option_chooses_without_features_or_by_number(run: Run) -> None:
         assert f"HARNESS_CHOICE is `{number}`" in wrong.stderr
 
 
-def test_on_another_device_the_best_single_configuration_runs(every: Path, run: Run) -> None:
+def test_on_another_device_the_best_single_configuration_runs(every, run):
     device = every / "device"
     was = device.read_text()
     try:
@@ -186,7 +186,7 @@ def test_on_another_device_the_best_single_configuration_runs(every: Path, run: 
         device.write_text(was)
 
 
-def test_a_space_may_be_called_like_a_module_of_python(every: Path, tmp_path: Path) -> None:
+def test_a_space_may_be_called_like_a_module_of_python(every, tmp_path):
     shutil.copytree(every / "moved" / "every", tmp_path / "json")
     ran = launched(tmp_path / "json", every, *GOOD)
     assert ran.stdout.startswith("3 20 -t 3 --scale=0.5 --file 5 bytes\n")
@@ -204,7 +204,7 @@ def by_tile(given: Input, config: Config) -> float:
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
+def here(monkeypatch):
     """Builds run in this process, and only the tree is learnt."""
     monkeypatch.setattr("harness.measure.builds.queue.Child", HereChild)
     monkeypatch.setattr(building, "end_programs_when_terminated", lambda: None)
@@ -213,7 +213,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_each_input_runs_its_chosen_program(tmp_path: Path, here: None, capsys: Capture) -> None:
+def test_each_input_runs_its_chosen_program(tmp_path, here, capsys):
     spec = space_of(tmp_path, WORK, work_c=SOURCE)
     database = fill(tmp_path / "r.db", spec, backend_of(spec).environment(), by_tile)
     words = ["-o", str(tmp_path / "out"), "--choice", "tree", "--spec", str(spec.path)]
@@ -250,7 +250,7 @@ def files_of(spec: Spec, *tiles: Value) -> tuple[KernelFile, ...]:
     return program_files(spec, program)
 
 
-def test_native_build_for_another_device_is_not_cached(tmp_path: Path, here: None) -> None:
+def test_native_build_for_another_device_is_not_cached(tmp_path, here):
     device = tmp_path / "device"
     build = f'sh, -c, "cat {device} > {{output}}", "{{TILE}}", -arch=native'
     text = "\n".join(
@@ -263,14 +263,14 @@ def test_native_build_for_another_device_is_not_cached(tmp_path: Path, here: Non
         assert {file.content for file in files_of(spec, 1, 2)} == {name}
 
 
-def test_configurations_of_one_build_share_its_file(tmp_path: Path, here: None) -> None:
+def test_configurations_of_one_build_share_its_file(tmp_path, here):
     text = COPIED.replace("{source}", str(tmp_path / "work.c"))
     spec = space_of(tmp_path, text, work_c="TILE")
     files = [(file.name, file.content) for file in files_of(spec, 1, 2)]
     assert files == [("0-default", b"1")] * 2 + [("2-TILE=2", b"2")] * 2
 
 
-def test_a_source_that_is_not_built_is_copied(tmp_path: Path) -> None:
+def test_a_source_that_is_not_built_is_copied(tmp_path):
     text = COPIED.replace("work.c", "work.py").replace('["{output}"', '[python3, "{source}"')
     lines = [line for line in text.splitlines() if "build:" not in line and "version:" not in line]
     text = "\n".join(lines).replace('"{T}"]', '"{T}", "{TILE}"]')
@@ -281,7 +281,7 @@ def test_a_source_that_is_not_built_is_copied(tmp_path: Path) -> None:
     assert [template.text for template in before] == ["python3", "{source}"]
 
 
-def test_names_of_programs_are_readable_and_short(tmp_path: Path, here: None) -> None:
+def test_names_of_programs_are_readable_and_short(tmp_path, here):
     text = re.sub("  build: .*", '  build: [sh, -c, "echo > {output}", "{TILE}"]', COPIED)
     spec = space_of(tmp_path, text, work_c="")
     short, _, long, _ = (file.name for file in files_of(spec, "x/../y z", "a-" * 50))
@@ -297,7 +297,7 @@ def test_names_of_programs_are_readable_and_short(tmp_path: Path, here: None) ->
         ("TILE={TILE}", "TILE={TILE}+{n}", "no programs: `build` names `{n}`"),
     ],
 )
-def test_what_is_not_written_is_said(tmp_path: Path, old: str, new: str, notice: str) -> None:
+def test_what_is_not_written_is_said(tmp_path, old, new, notice):
     spec = space_of(tmp_path, WORK.replace(old, new, 1), work_c=SOURCE)
     campaign = SimpleNamespace(environment=ENVIRONMENT)
     results = SimpleNamespace(campaign=campaign)

@@ -18,7 +18,7 @@ from harness.dispatch import most as module
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.learners import Default
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.most import Portfolio, limited, portfolio_rows, portfolios
+from harness.dispatch.most import limited, portfolio_rows, portfolios
 from harness.dispatch.portfolio import greedy_portfolio, node_orders, static_order
 from harness.dispatch.single import Single, single_of
 from harness.dispatch.study import STATIC, Study
@@ -27,7 +27,7 @@ from harness.models.regression import NodeArrays
 from tests.helpers.matrices import table
 
 
-def test_what_does_not_apply_costs_more_than_the_worst_that_does() -> None:
+def test_what_does_not_apply_costs_more_than_the_worst_that_does():
     applies = np.array([[True, False], [True, True]])
     times = np.array([[1.0, 1.0], [1.0, 2.0]])
     wanted = [[0, 2 * math.log(2) + 1], [0, math.log(2)]]
@@ -35,27 +35,27 @@ def test_what_does_not_apply_costs_more_than_the_worst_that_does() -> None:
     assert table(times[:1], applies=applies[:1]).costs.tolist() == [[0.0, 1.0]]
 
 
-def test_a_member_is_worth_a_thousandth() -> None:
+def test_a_member_is_worth_a_thousandth():
     for gain, count in ((0.0009, 1), (0.0011, 2)):
         times = np.exp([[0.0, 1.0], [2 * gain, 0.0]])
         for best_s in (np.ones(2), np.full(2, 0.5)):
             assert greedy_portfolio(table(times, best_s=best_s)) == [0, 1][:count]
 
 
-def test_a_portfolio_has_16_members_at_most() -> None:
+def test_a_portfolio_has_16_members_at_most():
     wanted = np.where(np.eye(20, dtype=bool), 1.0, 2.0)
     assert greedy_portfolio(table(wanted)) == list(range(16))
     assert greedy_portfolio(table(wanted), most=3) == [0, 1, 2]
 
 
-def test_of_ties_the_default_is_first_else_the_least_time() -> None:
+def test_of_ties_the_default_is_first_else_the_least_time():
     for default, first in ((None, 2), (0, 0)):
         tied = np.array([[True, True, True, False]] * 2)
         made = table([[1.2, 1.1, 1.0, 3.0]] * 2, tied=tied, default=default)
         assert static_order(made)[0] == first
 
 
-def test_what_is_not_significantly_slower_gives_way_to_the_first_candidate() -> None:
+def test_what_is_not_significantly_slower_gives_way_to_the_first_candidate():
     """Over both inputs 1 is 2 % faster than 0. Half widths of 2 % each on two inputs show 2 %: the
     mean of two has half of sqrt(2 + 2) times that."""
     for half, slower, order in ((0.021, 1.02, (0, 1, 2)), (0.019, 1.02, (1, 0, 2)),
@@ -64,13 +64,13 @@ def test_what_is_not_significantly_slower_gives_way_to_the_first_candidate() -> 
         assert static_order(made) == order
 
 
-def test_what_does_not_apply_wherever_the_fastest_does_is_no_tie() -> None:
+def test_what_does_not_apply_wherever_the_fastest_does_is_no_tie():
     applies = np.array([[True, True], [False, True]])
     slower = table([[1.01, 1.0], [1.0, 1.0]], applies=applies)
     assert static_order(dataclasses.replace(slower, half_log=np.full((2, 2), 0.1)))[0] == 1
 
 
-def test_the_static_order_is_that_of_the_means_and_what_applies_nowhere_comes_last() -> None:
+def test_the_static_order_is_that_of_the_means_and_what_applies_nowhere_comes_last():
     assert static_order(table([[3.0, 1.0, 2.0], [2.0, 4.0, 1.0]])) == (2, 1, 0)
     applies = np.array([[False, True, True]] * 2)
     assert static_order(table([[1.0, 3.0, 1.0]] * 2, applies=applies)) == (2, 1, 0)
@@ -81,7 +81,7 @@ def cost(matrix: Matrix, order: Sequence[int]) -> float:
     return matrix.log_slowdown[range(6), chosen].sum()
 
 
-def test_no_move_to_the_front_lowers_the_cost_of_a_static_order() -> None:
+def test_no_move_to_the_front_lowers_the_cost_of_a_static_order():
     rng = np.random.default_rng(0)
     for _ in range(10):
         applies = rng.random((6, 5)) < 0.6
@@ -93,7 +93,7 @@ def test_no_move_to_the_front_lowers_the_cost_of_a_static_order() -> None:
             assert cost(matrix, (index, *order)) >= cost(matrix, order) - 1e-12
 
 
-def test_an_input_without_any_candidate_has_no_static_choice() -> None:
+def test_an_input_without_any_candidate_has_no_static_choice():
     with pytest.raises(ValueError, match="no candidate"):
         static_order(table(np.ones((2, 1)), applies=np.array([[True], [False]])))
 
@@ -114,7 +114,7 @@ def orders(logs: Array, static: Array, groups: Indices) -> list[list[int]]:
     return node_orders(TREE, paths, logs, static, groups, np.ones(len(logs))).tolist()
 
 
-def test_a_gain_of_one_group_is_not_clear_and_one_of_two_may_be() -> None:
+def test_a_gain_of_one_group_is_not_clear_and_one_of_two_may_be():
     logs = np.tile([1.0, 0.0], (9, 1))
     static = np.ones(9)
     assert orders(logs, static, np.zeros(9, dtype=np.intp)) == [[0, 1]] * 5
@@ -145,7 +145,7 @@ def single(in_finals: dict[Config, float], other_s: float) -> Single:
     return single_of(matrix, reports, finals, DEFAULT)
 
 
-def test_without_finals_the_candidates_rounds_choose() -> None:
+def test_without_finals_the_candidates_rounds_choose():
     for in_finals, other_s, config in (
         ({}, 0.9, OTHER),
         ({}, 1.1, CHOSEN),
@@ -165,7 +165,7 @@ def matrix(time_s: list[list[float]], **more: object) -> Matrix:
     return table(time_s, features.set_index(features["n"] - 5), **more)
 
 
-def test_slowdowns_are_logarithms_where_a_candidate_applies() -> None:
+def test_slowdowns_are_logarithms_where_a_candidate_applies():
     made = matrix(
         [[2.0, 6.0, INF, NAN], [1.0, 9.0, INF, 1.0]],
         applies=np.array([[True, True, True, True], [True, False, True, True]]),
@@ -176,13 +176,13 @@ def test_slowdowns_are_logarithms_where_a_candidate_applies() -> None:
     assert made.best.tolist() == [0, 0]
 
 
-def test_slowdown_is_over_the_best_known_and_a_tie_is_none() -> None:
+def test_slowdown_is_over_the_best_known_and_a_tie_is_none():
     tied = np.array([[False, True, False]])
     made = matrix([[2.0, 2.02, 6.0]], best_s=np.array([1.0]), tied=tied)
     assert made.slowdown.tolist() == [[2.0, 1.0, 6.0]]
 
 
-def test_rows_have_all_that_belongs_to_an_input() -> None:
+def test_rows_have_all_that_belongs_to_an_input():
     made = matrix([[1.0, 2.0], [3.0, 4.0], [6.0, 5.0]], groups=[7, 8, 7], default=1)
     rows = made.rows(np.array([2, 0]))
     assert rows.features.to_dict("index") == {0: {"n": 12}, 1: {"n": 10}}
@@ -191,7 +191,7 @@ def test_rows_have_all_that_belongs_to_an_input() -> None:
     assert (rows.candidates, rows.default) == (made.candidates, 1)
 
 
-def test_what_lacks_a_measurement_where_it_applies_cannot_be_judged() -> None:
+def test_what_lacks_a_measurement_where_it_applies_cannot_be_judged():
     made = matrix(
         [[1.0, NAN, NAN], [NAN, 2.0, 1.0], [NAN, NAN, NAN]],
         applies=np.array([[True, False, True], [True, True, True], [True, False, False]]),
@@ -216,7 +216,7 @@ def drawn(seed: int, inputs: int = 24, candidates: int = 9) -> Matrix:
 
 
 @pytest.fixture(scope="module")
-def few() -> list[Portfolio]:
+def few():
     return list(portfolios(drawn(1)))
 
 
@@ -224,9 +224,7 @@ def mean_log(matrix: Matrix, portfolio: Sequence[int]) -> float:
     return float(matrix.log_slowdown[:, portfolio].min(axis=1).mean())
 
 
-def test_portfolio_is_the_best_of_its_size(
-    few: list[Portfolio], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_portfolio_is_the_best_of_its_size(few, monkeypatch):
     matrix = drawn(1)
     monkeypatch.setattr(module, "MOST_TRIED", 0)
     for one, exchanged in zip(few, portfolios(matrix), strict=True):
@@ -239,7 +237,7 @@ def test_portfolio_is_the_best_of_its_size(
         assert mean_log(matrix, nearly) <= mean_log(matrix, best) * 1.05
 
 
-def test_dispatcher_has_no_more_configurations() -> None:
+def test_dispatcher_has_no_more_configurations():
     matrix = drawn(0)
     for learner in (TreeLearner(), EnsembleLearner()):
         assert len(learner.fit(matrix, 0).portfolio) > 2
@@ -248,7 +246,7 @@ def test_dispatcher_has_no_more_configurations() -> None:
         assert set(learnt.indices(matrix.features, matrix.applies)) == set(learnt.portfolio)
 
 
-def test_inputs_that_nothing_serves_are_left_to_the_caller() -> None:
+def test_inputs_that_nothing_serves_are_left_to_the_caller():
     matrix = drawn(0)
     matrix.applies[0, 1:] = False
     matrix.applies[1:, 0] = False
@@ -257,7 +255,7 @@ def test_inputs_that_nothing_serves_are_left_to_the_caller() -> None:
     assert learnt.indices(matrix.features, matrix.applies).tolist() == [-1, *[one] * 23]
 
 
-def test_each_more_gains_on_held_out_inputs_until_it_gains_nothing(few: list[Portfolio]) -> None:
+def test_each_more_gains_on_held_out_inputs_until_it_gains_nothing(few):
     matrix = drawn(1)
     means = [one.slowdowns.mean.value for one in few]
     assert [len(one.configs) for one in few] == [1, 2, 3, 4, 5]
@@ -269,7 +267,7 @@ def test_each_more_gains_on_held_out_inputs_until_it_gains_nothing(few: list[Por
     assert len(list(portfolios(drawn(1, candidates=1)))) == 1
 
 
-def test_study_limits_its_dispatchers_alone() -> None:
+def test_study_limits_its_dispatchers_alone():
     matrix = drawn(2, inputs=12, candidates=4)
     learners = (Default(), STATIC, TreeLearner())
     free, limited = Study.of(matrix, learners), Study.of(matrix, learners, most=1)

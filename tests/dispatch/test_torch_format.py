@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def written(tmp_path_factory):
     """The module that makes operators, of mvmul on the OpenCL device that is here."""
     folder = tmp_path_factory.mktemp("torch") / "out"
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
@@ -34,7 +33,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def product(written: Any) -> Any:
+def product(written):
     """matrix product by a function of PyTorch; what is chosen shows in its result."""
 
     @written.operator(
@@ -56,12 +55,12 @@ def inputs(m: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.ones(m, n), torch.ones(n)
 
 
-def test_each_shape_runs_the_configuration_that_is_chosen_for_it(product: Any) -> None:
+def test_each_shape_runs_the_configuration_that_is_chosen_for_it(product):
     for (m, n), factor in SHAPES.items():
         assert product(*inputs(m, n)).tolist() == [n * factor] * m
 
 
-def test_compiled_code_has_the_operator_and_chooses_at_run_time(product: Any) -> None:
+def test_compiled_code_has_the_operator_and_chooses_at_run_time(product):
     @torch.compile(backend="aot_eager", fullgraph=True, dynamic=True)
     def compiled(matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
         return product(matrix + 1, vector) - 1
@@ -71,7 +70,7 @@ def test_compiled_code_has_the_operator_and_chooses_at_run_time(product: Any) ->
             assert compiled(*inputs(m, n)).tolist() == [2 * n * factor - 1] * m
 
 
-def test_operators_follow_the_rules_of_pytorch(written: Any, product: Any) -> None:
+def test_operators_follow_the_rules_of_pytorch(written, product):
     torch.library.opcheck(product, inputs(64, 32))
 
     @written.operator("harness_test::scaled", mutates_args=("y",))
@@ -83,7 +82,7 @@ def test_operators_follow_the_rules_of_pytorch(written: Any, product: Any) -> No
         assert product(*inputs(64, 32)).shape == (64,)
 
 
-def test_kernel_of_the_dispatcher_runs_on_tensors(written: Any) -> None:
+def test_kernel_of_the_dispatcher_runs_on_tensors(written):
     @written.operator("harness_test::mvmul", mutates_args=("y",))
     def mvmul(
         chosen: Any, matrix: torch.Tensor, vector: torch.Tensor, y: torch.Tensor, m: int, n: int
@@ -104,7 +103,7 @@ def test_kernel_of_the_dispatcher_runs_on_tensors(written: Any) -> None:
         mvmul(matrix[:, ::2], vector, torch.ones(64), 64, 32)
 
 
-def test_each_call_of_an_operator_is_counted_once(written: Any, tmp_path: Path) -> None:
+def test_each_call_of_an_operator_is_counted_once(written, tmp_path):
     @written.operator("harness_test::counted", mutates_args=("y",))
     def counted(
         chosen: Any, matrix: torch.Tensor, x: torch.Tensor, y: torch.Tensor, m: int, n: int
@@ -123,7 +122,7 @@ def test_each_call_of_an_operator_is_counted_once(written: Any, tmp_path: Path) 
     assert [line.split(",")[:3] for line in lines] == [["64", "32", "1"], ["8", "8", "1"]]
 
 
-def test_features_that_no_argument_names_must_be_computed(written: Any) -> None:
+def test_features_that_no_argument_names_must_be_computed(written):
     with pytest.raises(TypeError, match="mvmul chooses by m, n, but a::b has no argument n; comp"):
 
         @written.operator("a::b")

@@ -41,7 +41,7 @@ def read(content: bytes, m: int) -> int:
     return block
 
 
-def test_the_nearest_row_is_what_the_dispatcher_chooses() -> None:
+def test_the_nearest_row_is_what_the_dispatcher_chooses():
     files = vllm_files(dispatcher_of(), INPUTS)
     small, large = (
         files[f"E=8,N={n},device_name=a_device,_2_compute_units.json"] for n in (256, 512)
@@ -54,11 +54,11 @@ def test_the_nearest_row_is_what_the_dispatcher_chooses() -> None:
     assert list(json.loads(large)) == ["3", "4", "64", "100", "101", "1024", "1025"]
 
 
-def test_a_configuration_that_does_not_apply_is_in_no_row() -> None:
+def test_a_configuration_that_does_not_apply_is_in_no_row():
     files = vllm_files(dispatcher_of(guards=("N > 300",)), INPUTS)
     assert read(files["E=8,N=256,device_name=a_device,_2_compute_units.json"], 64) == 16
 
 
-def test_a_table_needs_a_feature_m() -> None:
+def test_a_table_needs_a_feature_m():
     with pytest.raises(UsageError, match="a feature M"):
         vllm_files(dispatcher_of("rows"), INPUTS)

@@ -285,7 +285,7 @@ def test_tuning_survives_a_killed_worker_and_a_killed_driver(tmp_path):
     assert "2 equal devices share the inputs" in seen, text
     assert re.search(r"tests? (was|were) answered from the database", text), text
     ends = ("default is best", "within noise", "x [")
-    assert sum(map(text.count, ends)) >= 4, text
+    assert sum(map(text.count, ends)) >= 2, text
     assert "distributed." not in text, "its log"
     lost = r"device 0:0 failed 3 times in a row .* the worker tcp://\S+ was lost"
     assert re.search(lost, text), text
@@ -302,7 +302,7 @@ def _tuning(address, folder):
     space.write_text("\n".join(line for line in lines if not line.startswith("work:")))
     command = [
         *(sys.executable, "-m", "harness.tune", str(space), "--cluster", address),
-        *("--inputs", "m * n <= 60000", "--test-limit", "2", "--repeats", "2"),
+        *("--inputs", "m * n == 48000", "--test-limit", "2", "--repeats", "2"),
         *("--database", str(folder / "found.db"), "--no-cross"),
     ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}

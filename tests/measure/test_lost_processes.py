@@ -137,7 +137,7 @@ def test_ctrl_c_ends_all_processes(run, tmp_path, event):
 
 # -------------------------------------------------------------------------------- several devices
 
-INPUTS = ", ".join(f"{{n: {n}}}" for n in range(4, 10))
+INPUTS = ", ".join(f"{{n: {n}}}" for n in range(4, 7))
 
 
 def write_spec(folder):

@@ -23,6 +23,7 @@ from harness.checking.targets import CompileTarget, checked_spaces
 from harness.core.records import Config, Input, Outcome
 from harness.measure.cuda.cubin import kernel_symbol, parameter_places
 from harness.measure.cuda.device import CudaDevice
+from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.cuda.occupancy import occupancy
 from harness.measure.kernels.data import make_kernel_data
 from harness.measure.kernels.measurer import KernelMeasurer
@@ -125,6 +126,7 @@ def smallest_input(spec):
     return min(spec.inputs, key=lambda problem: math.prod(map(float, problem.values())))
 
 
+@pytest.mark.parametrize("case", ["matmul", "reduction", "scalarprod"], indirect=True)
 def test_default_verifies_on_the_smallest_input_with_all_optimisations(case, opencl, monkeypatch):
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")
     spec = spec_of(case)
@@ -134,20 +136,16 @@ def test_default_verifies_on_the_smallest_input_with_all_optimisations(case, ope
 
 @needs_nvcc
 def test_corners_compile_without_a_warning(case):
-    """Compile two corners, each for another architecture; all run on OpenCL.
-
-    To compile one takes as long as to verify it there on all inputs. Over all kernels, each
-    architecture compiles as many.
-    """
+    """Compile one corner, the first or the last, for an architecture that kernels take in turn; all
+    corners run on OpenCL. To compile one takes as long as to verify it there on all inputs."""
     turn = [path.stem for path in CASES].index(case.name)
-    for number, corner in enumerate((case.configs[0], case.configs[-1])):
-        target = target_of(ARCHITECTURES[(turn + number) % len(ARCHITECTURES)])
-        spec = dataclasses.replace(spec_of(case), inputs=case.inputs[:1])
-        space = checked_spaces(spec, target.limits, "nvcc")[spec.inputs[0]]
-        config = case.config(space, corner)
-        assert space.why_illegal(config) is None
-        program = make_program(spec, space, config, target.language)
-        assert target.backend.open_compiler().compile(program).build.log == "", target.name
+    target = target_of(ARCHITECTURES[turn % len(ARCHITECTURES)])
+    spec = dataclasses.replace(spec_of(case), inputs=case.inputs[:1])
+    space = checked_spaces(spec, target.limits, "nvcc")[spec.inputs[0]]
+    config = case.config(space, case.configs[-(turn % 2)])
+    assert space.why_illegal(config) is None
+    program = make_program(spec, space, config, target.language)
+    assert target.backend.open_compiler().compile(program).build.log == "", target.name
 
 
 # --------- Kernels as they are written today (spaces/modern): CUDA C++ templates, and OpenCL twins
@@ -180,11 +178,10 @@ def test_twin_verifies_on_opencl(name, opencl):
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_120"])
 @pytest.mark.parametrize("name", MODERN)
-@both_compilers
-def test_template_compiles_elsewhere(compiler, name, arch):
+def test_template_compiles_elsewhere(name, arch):
     spec = load_spec(MODERN_SPACES / f"{name}.yaml")
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
-    found = compiler(arch).compile(make_program(spec, space, space.default, "cuda"))
+    found = Nvrtc(arch).compile(make_program(spec, space, space.default, "cuda"))
     symbol = kernel_symbol(found.data, spec.functions[0])
     assert symbol.startswith(f"_Z{len(name)}{name}I")
     assert parameter_places(found.data, symbol)

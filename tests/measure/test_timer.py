@@ -56,23 +56,21 @@ class StoppedClock(FakeDevice):
         (1e-3, 9e-3, ""),  # the host has other work
     ],
 )
-def test_a_clock_is_wrong_that_differs_too_far_from_the_hosts(
-    device_s: float, host_s: float, why: str
-) -> None:
+def test_a_clock_is_wrong_that_differs_too_far_from_the_hosts(device_s, host_s, why):
     said = why_wrong([(device_s, host_s)] * COMPARED)
     assert why in said
     assert bool(said) == bool(why)
     assert why_wrong([(3.9e-3, 4e-3), (device_s, host_s)]) == "", "one of several may be chance"
 
 
-def test_a_right_clock_is_believed() -> None:
+def test_a_right_clock_is_believed():
     device = OpenClDevice(usable_devices()[0])
     device.check_clock()
     assert device.environment("").timer == DEVICE_TIMER
     assert not device.notices
 
 
-def test_the_hosts_clock_takes_the_place_of_a_wrong_one() -> None:
+def test_the_hosts_clock_takes_the_place_of_a_wrong_one():
     device = LyingDevice(usable_devices()[0])
     assert spun_s(device, launches=1) == 1e-9
     device.check_clock()
@@ -84,8 +82,8 @@ def test_the_hosts_clock_takes_the_place_of_a_wrong_one() -> None:
 
 
 def test_a_device_is_refused_where_the_hosts_clock_is_too_coarse(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(opencl_device, "_LONGEST_LAUNCHING_S", 0.0)
     with pytest.raises(BackendUnavailable, match="too coarse"):
         LyingDevice(usable_devices()[0]).check_clock()
@@ -93,7 +91,7 @@ def test_a_device_is_refused_where_the_hosts_clock_is_too_coarse(
         StoppedClock().check_clock()
 
 
-def test_a_clock_that_is_wrong_of_kernels_alone_is_noticed_at_the_first_launches() -> None:
+def test_a_clock_that_is_wrong_of_kernels_alone_is_noticed_at_the_first_launches():
     with pytest.raises(BackendUnavailable, match=r"1\.00 ns"):
         spun_s(LyingDevice(usable_devices()[0]), launches=COMPARED)
 

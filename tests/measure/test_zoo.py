@@ -58,7 +58,6 @@ CLAIMS_LOST = (
     ("result_kept_in_local", 50),
     ("result_kept_in_private", 50),
     ("part_kept_in_program", 100),
-    ("part_kept_in_program", 50),
     ("part_kept_in_program", 30),
 )
 """Kernels that recognise the data, and how much of their work they save; all results are right."""

@@ -61,7 +61,7 @@ def posterior(logs: Array, outputs: Array) -> float:
     return float(given.logpdf(outputs) + norm.logpdf(logs, prior.medians, prior.widths).sum())
 
 
-def test_learning_finds_what_a_search_without_gradients_finds() -> None:
+def test_learning_finds_what_a_search_without_gradients_finds():
     found = model()
     outputs = outputs_of(POINTS) + np.random.default_rng(1).normal(0, 0.2, len(POINTS))
     found.fit(POINTS, outputs)
@@ -70,7 +70,7 @@ def test_learning_finds_what_a_search_without_gradients_finds() -> None:
     assert posterior(found.medians, outputs) < -best.fun - 10
 
 
-def test_evidence_is_the_density_of_the_outputs_under_the_prior_and_what_was_learnt() -> None:
+def test_evidence_is_the_density_of_the_outputs_under_the_prior_and_what_was_learnt():
     """Two learnt models differ by as much as their densities do."""
     outputs, differences = outputs_of(POINTS), []
     for given in (outputs, outputs[::-1].copy()):
@@ -80,7 +80,7 @@ def test_evidence_is_the_density_of_the_outputs_under_the_prior_and_what_was_lea
     assert differences[0] == pytest.approx(differences[1], abs=1e-5)
 
 
-def test_without_learning_hyper_parameters_and_evidence_stay() -> None:
+def test_without_learning_hyper_parameters_and_evidence_stay():
     found = fitted()
     logs, evidence = found.logs.copy(), found.evidence
     found.fit(POINTS[:9], -outputs_of(POINTS[:9]), learn=False)
@@ -91,7 +91,7 @@ def test_without_learning_hyper_parameters_and_evidence_stay() -> None:
 # ------------------------------------------------------------------------ predicting
 
 
-def test_predictions_are_those_of_the_textbook() -> None:
+def test_predictions_are_those_of_the_textbook():
     """Near what was measured, at it, and far from everything."""
     found, unseen = fitted(), np.vstack([RNG.random((50, 4)), POINTS, np.full((1, 4), 100.0)])
     lengths, variance, noise = printed(found)
@@ -103,7 +103,7 @@ def test_predictions_are_those_of_the_textbook() -> None:
     np.testing.assert_allclose(deviation, np.sqrt(variance - explained), atol=2e-2)
 
 
-def test_points_believed_are_as_if_measured_with_the_predicted_means() -> None:
+def test_points_believed_are_as_if_measured_with_the_predicted_means():
     pending, unseen = RNG.random((3, 4)), RNG.random((50, 4))
     found, anew = fitted(), fitted()
     believed, _ = anew.predict(pending)
@@ -117,7 +117,7 @@ def test_points_believed_are_as_if_measured_with_the_predicted_means() -> None:
 
 @pytest.mark.parametrize("count", [1, 64, 500])
 @pytest.mark.parametrize("best", [-30.0, -1.0, 0.5, 30.0])
-def test_the_most_promising_point_has_the_greatest_improvement(count: int, best: float) -> None:
+def test_the_most_promising_point_has_the_greatest_improvement(count, best):
     found = fitted(POINTS[:8], learn=False)
     unseen, shifts = RNG.random((count, 4)), RNG.normal(size=count) / 3
     mean, deviation = found.predict(unseen)
@@ -131,7 +131,7 @@ def test_the_most_promising_point_has_the_greatest_improvement(count: int, best:
     assert found.means(unseen).tolist() == mean.tolist()
 
 
-def test_points_without_axes_are_all_alike() -> None:
+def test_points_without_axes_are_all_alike():
     found = Surrogate(np.zeros(0, dtype=np.intp), np.zeros(0))
     found.fit(np.empty((3, 0)), np.array([-1.0, 0.0, 1.0]))
     mean, deviation = found.predict(np.empty((2, 0)))
@@ -139,7 +139,7 @@ def test_points_without_axes_are_all_alike() -> None:
     assert deviation[0] == deviation[1] > 0
 
 
-def test_points_that_were_measured_twice_and_equal_outputs_do_no_harm() -> None:
+def test_points_that_were_measured_twice_and_equal_outputs_do_no_harm():
     for outputs in (outputs_of(POINTS), np.zeros(len(POINTS))):
         found = model()
         found.fit(np.vstack([POINTS, POINTS]), np.tile(outputs, 2))
@@ -151,7 +151,7 @@ def test_points_that_were_measured_twice_and_equal_outputs_do_no_harm() -> None:
 # --------------------------------------------------------------------------- outputs
 
 
-def test_failures_count_as_the_slowest_that_worked() -> None:
+def test_failures_count_as_the_slowest_that_worked():
     times_s = np.array([1.0, np.inf, 30.0, 2.0])
     assert logs_of(times_s).tolist() == np.log([1, 30, 30, 2]).tolist()
     outputs = standardised(times_s)
@@ -160,6 +160,6 @@ def test_failures_count_as_the_slowest_that_worked() -> None:
     assert (outputs.mean(), outputs.std()) == (pytest.approx(0), pytest.approx(1))
 
 
-def test_where_nothing_differs_all_outputs_are_zero() -> None:
+def test_where_nothing_differs_all_outputs_are_zero():
     for times_s in ([2.0, 2.0], [np.inf, np.inf], [3.0, np.inf], [5.0]):
         assert standardised(np.array(times_s)).tolist() == [0.0] * len(times_s)

@@ -78,7 +78,7 @@ def partition(table: pd.DataFrame, target: str, least_gain: float) -> set[frozen
     return parts(table)
 
 
-def test_partition_is_the_published_one() -> None:
+def test_partition_is_the_published_one():
     for seed in range(3):
         table = samples(60, seed)
         sse = float(((table["time_s"] - table["time_s"].mean()) ** 2).sum())
@@ -89,7 +89,7 @@ def test_partition_is_the_published_one() -> None:
         assert found == expected
 
 
-def test_nodes_are_their_samples_with_a_large_offset() -> None:
+def test_nodes_are_their_samples_with_a_large_offset():
     table = samples().assign(time_s=lambda rows: rows["time_s"] + 1e9)
     tree = grow(table, "time_s", ["TILE", "n", "CACHE"], Growth(threshold=1e-2))
     nodes = list(tree.root.nodes())
@@ -104,7 +104,7 @@ def test_nodes_are_their_samples_with_a_large_offset() -> None:
         assert np.allclose(tree.predict(table[leaf.box.holds(table)]), leaf.mean, rtol=1e-12)
 
 
-def test_one_full_tree_predicts_as_all_its_pruned_ones() -> None:
+def test_one_full_tree_predicts_as_all_its_pruned_ones():
     """scikit-learn prunes the expected trees one by one."""
     rng = np.random.default_rng(5)
     columns, values = rng.normal(size=(300, 4)), rng.normal(size=300)
@@ -123,7 +123,7 @@ def test_one_full_tree_predicts_as_all_its_pruned_ones() -> None:
     assert len(set(sizes)) > 3
 
 
-def test_predicted_as_published() -> None:
+def test_predicted_as_published():
     for target, least_r2, most_error in (("runtime", 0.995, 0.08), ("wattage", 0.91, 0.04)):
         learn = learning(target, KMEANS_PARAMETERS, Growth(folds=5))
         accuracy = cross_validate(learn, KMEANS, target, 5)
@@ -132,7 +132,7 @@ def test_predicted_as_published() -> None:
         assert kmeans(target, threshold=1e-2).root.parameter == "tpp"
 
 
-def test_size_is_chosen_by_validation() -> None:
+def test_size_is_chosen_by_validation():
     rng = np.random.default_rng(1)
     table = pd.DataFrame({"A": rng.integers(0, 100, 200), "time_s": rng.normal(5, 1, 200)})
     step = table.assign(time_s=table["time_s"] + 10 * (table["A"] > 40))
@@ -140,7 +140,7 @@ def test_size_is_chosen_by_validation() -> None:
     assert boxes(grow(step, "time_s", ["A"]))[0].startswith("A <= 4")
 
 
-def test_a_target_that_is_the_same_everywhere_cannot_be_judged() -> None:
+def test_a_target_that_is_the_same_everywhere_cannot_be_judged():
     for actual in (0.0, 1.0):
         table = pd.DataFrame({"A": range(9), "occupancy": actual})
         with pytest.raises(UsageError, match=f"column occupancy is {actual:g} in every row"):
@@ -150,7 +150,7 @@ def test_a_target_that_is_the_same_everywhere_cannot_be_judged() -> None:
 # ---------------------------------------------------------------------------- targets
 
 
-def test_time_by_input_size_is_predicted_in_seconds() -> None:
+def test_time_by_input_size_is_predicted_in_seconds():
     table = pd.DataFrame({"BLOCK": [1, 1, 2, 2], "m": [1, 10, 1, 10], "n": [2, 2, 2, 2]})
     table["time_s"] = table["m"] * table["n"] * table["BLOCK"] * 1e-3
     target = TreeTarget("time_s", per=("m", "n"))
@@ -160,13 +160,13 @@ def test_time_by_input_size_is_predicted_in_seconds() -> None:
     assert str(target) == "time_s / (m * n)"
 
 
-def test_leaves_of_a_logarithm_hold_the_geometric_mean() -> None:
+def test_leaves_of_a_logarithm_hold_the_geometric_mean():
     table = pd.DataFrame({"A": [1, 1, 2, 2], "time_s": [1.0, 100.0, 1e6, 1e6]})
     tree = grow(table, TreeTarget("time_s", log=True), ["A"], Growth(threshold=0.1))
     assert [leaf.mean for leaf in tree.root.leaves()] == pytest.approx([10, 1e6])
 
 
-def test_failures_are_left_out_and_counted() -> None:
+def test_failures_are_left_out_and_counted():
     table = samples(50)
     table.loc[[3, 7], "time_s"] = [np.inf, np.nan]
     tree = grow(table, "time_s", ["TILE"], Growth(threshold=0.01))
@@ -175,7 +175,7 @@ def test_failures_are_left_out_and_counted() -> None:
     assert not grow(table.assign(time_s=3.0), "time_s", ["TILE"], Growth(0.0)).root.sides
 
 
-def test_the_published_rule_gives_the_published_size() -> None:
+def test_the_published_rule_gives_the_published_size():
     tree = grow(KMEANS.sample(200, random_state=0), "runtime", KMEANS_PARAMETERS, Growth(1e-6))
     assert 34 <= len(boxes(tree)) <= 50
     assert "leaves, no split removes less than 1e-06" in next(describe(tree))
@@ -184,7 +184,7 @@ def test_the_published_rule_gives_the_published_size() -> None:
 # -------------------------------------------------------------------------- boxes, text
 
 
-def test_text_has_counts_and_means_with_the_most_important_split_first() -> None:
+def test_text_has_counts_and_means_with_the_most_important_split_first():
     _, *lines = describe(kmeans("runtime", threshold=1e-3), depth=1)
     assert lines == [
         "all: 1.993 (max 6.309; 500, 100%; split on tpp: 92.6%)",
@@ -194,12 +194,12 @@ def test_text_has_counts_and_means_with_the_most_important_split_first() -> None
     ]
 
 
-def test_shares_have_three_digits_and_no_exponent() -> None:
+def test_shares_have_three_digits_and_no_exponent():
     for share, text in ((0.93, "93%"), (1.0, "100%"), (1.234e-10, "0.0000000123%"), (0.0, "0%")):
         assert TreeNode(Region(), 1, 0.0, 0.0, 0.0, "T", share).split == f"T: {text}"
 
 
-def test_ranges_are_told_by_the_values_they_hold() -> None:
+def test_ranges_are_told_by_the_values_they_hold():
     for values, text in (
         ((1, 2), "T <= 2"),
         ((4, 8, 16, 32), "T >= 4"),
@@ -212,7 +212,7 @@ def test_ranges_are_told_by_the_values_they_hold() -> None:
         assert str(AxisPart(axis, np.isin(axis.values, values))) == text
 
 
-def test_a_value_between_two_known_ones_falls_where_its_box_says() -> None:
+def test_a_value_between_two_known_ones_falls_where_its_box_says():
     table = pd.DataFrame({"n": [2**40, 2**40 + 4] * 2, "time_s": [1.0, 3.0] * 2})
     tree = grow(table, "time_s", ["n"], Growth(threshold=0.1))
     unseen = pd.DataFrame({"n": [2**40 + 1, 2**40 + 3, 0, 2**50]})
@@ -223,7 +223,7 @@ def test_a_value_between_two_known_ones_falls_where_its_box_says() -> None:
     assert low.box.holds(unseen).tolist() == [True, False, True, False]
 
 
-def test_picture_has_the_nodes_of_the_text_and_the_conditions() -> None:
+def test_picture_has_the_nodes_of_the_text_and_the_conditions():
     tree = kmeans("wattage", threshold=1e-3)
     texts = [text.get_text() for text in draw(tree, depth=2).axes[0].texts]
     assert len(texts) == 7 + 6  # nodes, and conditions on the lines between them
@@ -234,7 +234,7 @@ def test_picture_has_the_nodes_of_the_text_and_the_conditions() -> None:
 # -------------------------------------------------------------------------- importance
 
 
-def test_importance_is_what_the_splits_explain_of_all_samples_or_of_a_part() -> None:
+def test_importance_is_what_the_splits_explain_of_all_samples_or_of_a_part():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"A": rng.integers(0, 4, 200), "B": rng.integers(0, 4, 200)})
     table["time_s"] = np.where(table["A"] > 2, 100.0, table["B"]) + rng.normal(0, 0.1, 200)
@@ -246,7 +246,7 @@ def test_importance_is_what_the_splits_explain_of_all_samples_or_of_a_part() -> 
     assert part == pytest.approx({"B": 1.0, "A": 0.0}, abs=0.02)
 
 
-def test_part_of_the_space_that_cannot_be_is_told() -> None:
+def test_part_of_the_space_that_cannot_be_is_told():
     for inside, message in (
         ("tpp > 1000", r"holds for 0 of 500 samples"),
         ("tppp > 1", r"no column `tppp`; did you mean `tpp`\?"),
@@ -259,7 +259,7 @@ def test_part_of_the_space_that_cannot_be_is_told() -> None:
 # ------------------------------------------------------------------- several trees at once
 
 
-def test_settings_below_are_the_samples_that_both_trees_allow() -> None:
+def test_settings_below_are_the_samples_that_both_trees_allow():
     time, power = (kmeans(name, threshold=1e-3) for name in ("runtime", "wattage"))
     settings = settings_below([(time, 0.15), (power, 205.0)])
     allowed = (time.predict(KMEANS) <= 0.15) & (power.predict(KMEANS) <= 205)
@@ -275,7 +275,7 @@ def test_settings_below_are_the_samples_that_both_trees_allow() -> None:
     assert settings["runtime"].is_monotonic_increasing
 
 
-def test_nothing_is_found_below_what_no_leaf_predicts() -> None:
+def test_nothing_is_found_below_what_no_leaf_predicts():
     tree = kmeans("runtime", threshold=1e-2)
     assert settings_below([(tree, 0.0)]).empty
     with pytest.raises(UsageError, match="a target of its own"):
@@ -297,21 +297,21 @@ def platforms() -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def test_platforms_are_parted_into_the_best_two_sets() -> None:
+def test_platforms_are_parted_into_the_best_two_sets():
     tree = grow(platforms(), "time_s", ["platform", "TILE"], Growth(threshold=1e-3))
     found = [str(side.box) for side in tree.root.sides]
     assert found == ["platform in {A, C}", "platform in {B, D}"]
     assert tree.predict(platforms()).tolist() == pytest.approx(platforms()["time_s"].tolist())
 
 
-def test_an_absent_flag_is_a_word_of_its_own() -> None:
+def test_an_absent_flag_is_a_word_of_its_own():
     table = pd.DataFrame({"dlcm": ["ca", None, "cg", None], "time_s": [1.0, 5, 1, 5]})
     tree = grow(table, "time_s", ["dlcm"], Growth(threshold=0.1))
     assert [str(leaf.box) for leaf in tree.root.leaves()] == ["dlcm in {ca, cg}", "dlcm = absent"]
     assert [leaf.box.holds(table).sum() for leaf in tree.root.leaves()] == [2, 2]
 
 
-def test_flag_of_numbers_keeps_order_beside_absent() -> None:
+def test_flag_of_numbers_keeps_order_beside_absent():
     for absent_s, low, high in (
         (1.0, "8..64, absent", "128..256"),
         (5.0, "8..64", "128..256, absent"),
@@ -326,7 +326,7 @@ def test_flag_of_numbers_keeps_order_beside_absent() -> None:
         assert means == pytest.approx(expected)
 
 
-def test_words_of_a_larger_table_are_predicted_by_the_mean() -> None:
+def test_words_of_a_larger_table_are_predicted_by_the_mean():
     table, rule = platforms(), Growth(threshold=0.1)
     with pytest.raises(UsageError, match="`D` was not among the samples; known are A, B, C"):
         grow(table[table["platform"] != "D"], "time_s", ["platform"], rule).predict(table)
@@ -337,7 +337,7 @@ def test_words_of_a_larger_table_are_predicted_by_the_mean() -> None:
 # ------------------------------------------------------------------------- what is refused
 
 
-def test_what_cannot_be_grown_is_told() -> None:
+def test_what_cannot_be_grown_is_told():
     for growing, message in (
         (lambda: grow(samples(), "time", ["n"]), r"no column `time`; did you mean `time_s`\?"),
         (lambda: grow(samples(), "time_s", []), "name one parameter or more"),
@@ -355,7 +355,7 @@ def test_what_cannot_be_grown_is_told() -> None:
 # ---------------------------------------------------------------------------- regression, by hand
 
 
-def test_the_interval_of_a_median_is_of_order_statistics() -> None:
+def test_the_interval_of_a_median_is_of_order_statistics():
     for errors, median, ninth_decile in (
         # Of 100, the 41st and the 60th: 50 -+ 1.96 x 5 rounded outwards.
         (np.random.default_rng(0).permutation(np.arange(1.0, 101.0)), (50.5, 41.0, 60.0), 90.1),
@@ -367,7 +367,7 @@ def test_the_interval_of_a_median_is_of_order_statistics() -> None:
         assert (found.ninth_decile, found.count) == (pytest.approx(ninth_decile), len(errors))
 
 
-def test_errors_are_relative_and_those_of_a_group_count_once() -> None:
+def test_errors_are_relative_and_those_of_a_group_count_once():
     errors = relative_errors(np.array([1.5, 1.0, -3.0, 9.0]), np.array([1.0, 2.0, -2.0, 0.0]))
     assert (errors.median.value, errors.count) == (0.5, 3)
     grouped = relative_errors(np.array([2.0, 1.0, 5.0]), np.ones(3), ["a", "a", "b"])

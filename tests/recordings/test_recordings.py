@@ -55,7 +55,7 @@ def config(bx: Value, tile: Value) -> Config:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "recording.json"
 
 
@@ -81,7 +81,7 @@ def values(recorded: Recording) -> dict[str, tuple[str, list[Value]]]:
 # ---------------------------------------------------------------- Kernel Tuner
 
 
-def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path: Path) -> None:
+def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path):
     recorded = read(path, cache_of([entry(16, 2, 2.0, times=[1.0, 3.0]), entry(32, 1, 8.0)]))
     assert values(recorded) == {
         "BX": ("ordered", [16, 32]),
@@ -107,16 +107,14 @@ def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path: Path) ->
     ],
     ids=str,
 )
-def test_failed_entry_is_an_outcome_with_a_message(
-    path: Path, time: Any, outcome: Outcome, word: str
-) -> None:
+def test_failed_entry_is_an_outcome_with_a_message(path, time, outcome, word):
     # Samples of a failed entry are of no use: Kernel Tuner leaves some behind.
     measured = only(read(path, cache_of([entry(16, 1, time, times=[1.0])])))
     assert measured == Measurement(config(16, 1), GIVEN, outcome, message=measured.message)
     assert word in measured.message
 
 
-def test_samples_count_where_the_time_is_their_mean_or_median(path: Path) -> None:
+def test_samples_count_where_the_time_is_their_mean_or_median(path):
     recorded = read(path, cache_of([entry(16, 1, 50.0, times=[1.0, 1.0])]))
     assert only(recorded) == timed(config(16, 1), 50e-3)
     (note,) = recorded.notes
@@ -125,7 +123,7 @@ def test_samples_count_where_the_time_is_their_mean_or_median(path: Path) -> Non
     assert averaged == timed(config(16, 1), 1e-3, 2e-3, 9e-3)
 
 
-def test_cache_without_keys_takes_the_order_of_the_parameters(path: Path) -> None:
+def test_cache_without_keys_takes_the_order_of_the_parameters(path):
     recorded = read(path, cache_of([entry(16, 1, 1.0)], tune_params_keys=None))
     assert [p.name for p in recorded.parameters] == ["BX", "TILE", "FIXED"]
 
@@ -140,13 +138,13 @@ def test_cache_without_keys_takes_the_order_of_the_parameters(path: Path) -> Non
     ],
     ids=str,
 )
-def test_problem_size_is_the_input(path: Path, size: Any, problem: dict[str, Value]) -> None:
+def test_problem_size_is_the_input(path, size, problem):
     recorded = read(path, cache_of([entry(16, 1, 1.0)], problem_size=size))
     assert list(recorded.tables) == [Input(problem)]
     assert recorded.features == tuple(problem)
 
 
-def test_values_that_are_no_scale_keep_the_order_that_is_listed(path: Path) -> None:
+def test_values_that_are_no_scale_keep_the_order_that_is_listed(path):
     listed = {"BX": ["row", "block", "tile"], "TILE": [True, False], "FIXED": [15]}
     entries = [entry("tile", True, 1.0), entry("row", False, 2.0)]
     recorded = read(path, cache_of(entries, tune_params=listed))
@@ -175,19 +173,19 @@ def t4_of(*results: Any, **more: Any) -> dict[str, Any]:
     return {"results": list(results), "schema_version": "1.0.0", **more}
 
 
-def test_t4_of_kernel_tuner_is_in_milliseconds(path: Path) -> None:
+def test_t4_of_kernel_tuner_is_in_milliseconds(path):
     found = only(read(path, t4_of(result())))
     assert found.timing == Timing((2e-3, 4e-3), StopReason.RECORDED)
 
 
-def test_t4_states_its_unit_of_time(path: Path) -> None:
+def test_t4_states_its_unit_of_time(path):
     per_s = {"seconds": 1, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
     for unit, count in per_s.items():
         measured = only(read(path, t4_of(result(measurements=[]), metadata={"timeunit": unit})))
         assert measured.time_s == pytest.approx(3 / count)
 
 
-def test_t4_states_what_failed(path: Path) -> None:
+def test_t4_states_what_failed(path):
     outcomes = {
         "constraints": Outcome.LAUNCH_FAILED,
         "compile": Outcome.BUILD_FAILED,
@@ -222,7 +220,7 @@ def read_rows(folder: Path, *rows: str, mapping: str = MAPPING, header: str = HE
     return read_recording(path)
 
 
-def test_a_column_that_the_mapping_does_not_name_is_refused(tmp_path: Path) -> None:
+def test_a_column_that_the_mapping_does_not_name_is_refused(tmp_path):
     row, header = "64,16,row,1.5,2.5,passed,,NCHW", f"{HEADER},layout"
     with pytest.raises(RecordingError, match=r"layout .*`ignore`"):
         read_rows(tmp_path, row, header=header)
@@ -230,7 +228,7 @@ def test_a_column_that_the_mapping_does_not_name_is_refused(tmp_path: Path) -> N
     assert len(read_rows(tmp_path, row, header=header, mapping=mapping).measurements) == 1
 
 
-def test_mapping_names_the_columns(tmp_path: Path) -> None:
+def test_mapping_names_the_columns(tmp_path):
     recorded = read_rows(tmp_path, "64,16,row,1.5,2.5,passed,", "64,8,tile,,,no build,line 3")
     problem = Input({"n": 64})
     one, other = Config({"BX": 16, "KIND": "row"}), Config({"BX": 8, "KIND": "tile"})
@@ -242,7 +240,7 @@ def test_mapping_names_the_columns(tmp_path: Path) -> None:
     assert (recorded.device, recorded.features) == ("GTX 680", ("n",))
 
 
-def test_rows_of_one_configuration_are_samples_and_one_failure_is_all(tmp_path: Path) -> None:
+def test_rows_of_one_configuration_are_samples_and_one_failure_is_all(tmp_path):
     same, failed = "64,16,row,1,2,passed,", "64,16,row,,,,"
     timing = only(read_rows(tmp_path, same, same)).timing
     assert timing == Timing((1e-3, 2e-3, 1e-3, 2e-3), StopReason.RECORDED)
@@ -250,12 +248,12 @@ def test_rows_of_one_configuration_are_samples_and_one_failure_is_all(tmp_path: 
         assert only(read_rows(tmp_path, *rows)).outcome is Outcome.CRASHED
 
 
-def test_column_is_numbers_only_where_all_of_it_is(tmp_path: Path) -> None:
+def test_column_is_numbers_only_where_all_of_it_is(tmp_path):
     recorded = read_rows(tmp_path, "64,12e4,row,1,1,passed,", "64,9f0c,row,1,1,passed,")
     assert values(recorded)["BX"] == ("enum", ["12e4", "9f0c"])
 
 
-def test_listed_values_say_what_cells_mean(tmp_path: Path) -> None:
+def test_listed_values_say_what_cells_mean(tmp_path):
     mapping = MAPPING.replace("[BX, KIND]", '{BX: ["1", null], KIND: [2, 4]}')
     rows = ["64,1,2,1,1,passed,", "64,absent,4,1,1,passed,", "64,absent,4.0,2,2,passed,"]
     recorded = read_rows(tmp_path, *rows, mapping=mapping)
@@ -263,7 +261,7 @@ def test_listed_values_say_what_cells_mean(tmp_path: Path) -> None:
     assert [m.timing and m.timing.count for m in recorded.measurements.values()] == [2, 4]
 
 
-def test_time_that_is_missing_or_out_of_bounds_is_a_failure(tmp_path: Path) -> None:
+def test_time_that_is_missing_or_out_of_bounds_is_a_failure(tmp_path):
     mapping = MAPPING.replace("unit: ms", "unit: ms, least: 1.0e-9, most: 1.0e+5")
     for cell in ("", "nan", "0", "200000", "-1"):
         measured = only(read_rows(tmp_path, f"64,16,row,1,{cell},passed,", mapping=mapping))
@@ -280,7 +278,7 @@ def test_time_that_is_missing_or_out_of_bounds_is_a_failure(tmp_path: Path) -> N
         ("64,16,row,1", ":2: has 4 cells, the header has 7"),
     ],
 )
-def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, fact: str) -> None:
+def test_row_that_does_not_fit_says_where(tmp_path, row, fact):
     with pytest.raises(RecordingError, match=fact):
         read_rows(tmp_path, row)
 
@@ -294,12 +292,12 @@ def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, fact: str) -
         ("build_failed", "build_fail", "outcome: .*`build_failed`"),
     ],
 )
-def test_a_mappings_fault_says_where(tmp_path: Path, key: str, change: str, fact: str) -> None:
+def test_a_mappings_fault_says_where(tmp_path, key, change, fact):
     with pytest.raises(SpecError, match=fact):
         read_rows(tmp_path, "64,16,row,1,1,passed,", mapping=MAPPING.replace(key, change))
 
 
-def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
+def test_csv_without_a_mapping_says_what_to_write(tmp_path):
     path, header = tmp_path / "recording.csv.gz", "WIDTH,true,time 1 (us),outcome"
     path.write_bytes(gzip.compress(f"{header}\n16,row,1.5,ok\n16,tile,,crashed\n".encode()))
     with pytest.raises(UsageError, match="--mapping") as error:
@@ -319,7 +317,7 @@ def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
     assert other.outcome is Outcome.CRASHED
 
 
-def test_a_file_that_is_no_mapping_is_named_by_its_kind(tmp_path: Path) -> None:
+def test_a_file_that_is_no_mapping_is_named_by_its_kind(tmp_path):
     path, other = tmp_path / "recording.csv", tmp_path / "other"
     path.write_text(f"{HEADER}\n")
     for content, kind in ((b"SQLite format 3\0", "a results database"), (b"{}", "JSON")):
@@ -328,7 +326,7 @@ def test_a_file_that_is_no_mapping_is_named_by_its_kind(tmp_path: Path) -> None:
             read_recording(path, other)
 
 
-def test_yaml_is_no_recording(tmp_path: Path) -> None:
+def test_yaml_is_no_recording(tmp_path):
     path = tmp_path / "space.yaml"
     path.write_text(MAPPING)
     with pytest.raises(RecordingError, match="YAML"):
@@ -396,7 +394,7 @@ def t4_with(**changes: Any) -> dict[str, Any]:
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
-def test_data_of_another_shape_is_one_clear_error(path: Path, data: Any, fact: str) -> None:
+def test_data_of_another_shape_is_one_clear_error(path, data, fact):
     with pytest.raises(RecordingError, match=re.escape(fact)) as error:
         read(path, data)
     assert str(path) in str(error.value)
@@ -404,7 +402,7 @@ def test_data_of_another_shape_is_one_clear_error(path: Path, data: Any, fact: s
     assert len(str(error.value)) < 600
 
 
-def test_bytes_that_are_no_text_are_located(path: Path) -> None:
+def test_bytes_that_are_no_text_are_located(path):
     path.write_bytes(b"{\xff")
     with pytest.raises(RecordingError, match="byte 1"):
         read_recording(path)
@@ -423,21 +421,21 @@ PACKED = gzip.compress(json.dumps(cache_of(ONE)).encode())
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_gzip_that_is_cut_short_damaged_or_a_bomb_is_one_clear_error(
-    path: Path, monkeypatch: pytest.MonkeyPatch, packed: bytes, fact: str
-) -> None:
+    path, monkeypatch, packed, fact
+):
     monkeypatch.setattr(files, "MAX_BYTES", 1000)
     path.write_bytes(packed)
     with pytest.raises(RecordingError, match=fact):
         read_recording(path)
 
 
-def test_many_small_objects_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_objects_are_refused(path, monkeypatch):
     monkeypatch.setattr(files, "MAX_NESTED", 3)
     with pytest.raises(RecordingError, match="more than 3"):
         read(path, [[], [], []])
 
 
-def test_what_is_no_recording_is_refused_by_its_kind(tmp_path: Path, path: Path) -> None:
+def test_what_is_no_recording_is_refused_by_its_kind(tmp_path, path):
     for missing, fact in ((tmp_path, "is not a file"), (tmp_path / "none.json", "does not exist")):
         with pytest.raises(RecordingError, match=fact):
             read_recording(missing)
@@ -449,7 +447,7 @@ def test_what_is_no_recording_is_refused_by_its_kind(tmp_path: Path, path: Path)
         read_recording(path, path)
 
 
-def test_nothing_of_a_file_commands_the_terminal(tmp_path: Path, path: Path) -> None:
+def test_nothing_of_a_file_commands_the_terminal(tmp_path, path):
     failed = result(invalidity="compile", message="\x1b[2Jone\ntwo")
     found = only(read(path, t4_of(failed, metadata={"device": "\x1b[2J"})))
     assert found.message == "\\x1b[2Jone\ntwo"
@@ -470,7 +468,7 @@ def test_nothing_of_a_file_commands_the_terminal(tmp_path: Path, path: Path) -> 
 
 
 @pytest.fixture
-def recorded(path: Path) -> Recording:
+def recorded(path):
     """Five of nine points: one is invalid, and TILE=4 goes with BX=64 alone."""
     points: Sequence[tuple[int, int, Any]] = [
         (16, 1, 4.0), (16, 2, "InvalidConfig"), (32, 1, 2.0), (64, 1, 3.0), (64, 4, 1.0),
@@ -479,14 +477,14 @@ def recorded(path: Path) -> Recording:
 
 
 @pytest.fixture
-def space(recorded: Recording) -> ListedSpace:
+def space(recorded):
     return ListedSpace(recorded, GIVEN)
 
 
 LEGAL = [(16, 1), (16, 2), (32, 1), (64, 1), (64, 4)]
 
 
-def test_space_is_what_was_recorded_failed_or_not(space: ListedSpace) -> None:
+def test_space_is_what_was_recorded_failed_or_not(space):
     assert list(space) == [config(*point) for point in LEGAL]
     assert (space.count, space.budget(100), space[4]) == (5, 5, config(64, 4))
     assert [p.name for p in space.parameters] == ["BX", "TILE"]
@@ -494,7 +492,7 @@ def test_space_is_what_was_recorded_failed_or_not(space: ListedSpace) -> None:
         space[5]
 
 
-def test_what_a_file_calls_illegal_itself_is_never_proposed(path: Path) -> None:
+def test_what_a_file_calls_illegal_itself_is_never_proposed(path):
     refused = result(32, invalidity="constraints", outcome="illegal", message="too large")
     recorded = read(path, t4_of(result(16), refused))
     (problem,) = recorded.tables
@@ -503,7 +501,7 @@ def test_what_a_file_calls_illegal_itself_is_never_proposed(path: Path) -> None:
     assert "too large" in (space.why_illegal(Config({"BX": 32})) or "")
 
 
-def test_space_says_why_a_configuration_is_not_of_it(space: ListedSpace) -> None:
+def test_space_says_why_a_configuration_is_not_of_it(space):
     message = {
         config(16, 4): "it is not in the recording",
         config(16, 3): "TILE=3 is not one of its values",
@@ -514,12 +512,12 @@ def test_space_says_why_a_configuration_is_not_of_it(space: ListedSpace) -> None
     assert all(space.is_legal(config(*point)) for point in LEGAL)
 
 
-def test_positions_and_configurations_are_inverse(space: ListedSpace) -> None:
+def test_positions_and_configurations_are_inverse(space):
     assert [space.decode(space.encode(c)) for c in space] == list(space)
     assert space.decode([0, 2]) == config(16, 4)
 
 
-def test_illegal_proposal_becomes_the_nearest_recorded(space: ListedSpace) -> None:
+def test_illegal_proposal_becomes_the_nearest_recorded(space):
     nearest_of: dict[tuple[int, int], set[tuple[int, int]]] = {
         (32, 2): {(32, 1), (16, 2)},  # both are half of a scale away
         (16, 4): {(16, 2)},
@@ -531,7 +529,7 @@ def test_illegal_proposal_becomes_the_nearest_recorded(space: ListedSpace) -> No
         assert near == {config(*point) for point in nearest}
 
 
-def test_nearest_of_all_where_no_single_change_is_recorded(path: Path) -> None:
+def test_nearest_of_all_where_no_single_change_is_recorded(path):
     diagonal = [(16, 1, 7), (32, 2, 8), (64, 4, 9)]
     entries = [entry(bx, tile, 1.0, FIXED=third) for bx, tile, third in diagonal]
     space = ListedSpace(read(path, cache_of(entries)), GIVEN)
@@ -541,12 +539,12 @@ def test_nearest_of_all_where_no_single_change_is_recorded(path: Path) -> None:
     assert space.distance(near, off) == 1.0
 
 
-def test_default_is_the_first_that_worked(path: Path) -> None:
+def test_default_is_the_first_that_worked(path):
     recorded = read(path, cache_of([entry(64, 1, "InvalidConfig"), entry(32, 2, 1.0)]))
     assert ListedSpace(recorded, GIVEN).default == config(32, 2)
 
 
-def test_other_content_is_another_program(path: Path) -> None:
+def test_other_content_is_another_program(path):
     one = recording_spec(read(path, cache_of([entry(16, 1, 1.0)])))
     same = recording_spec(read(path, cache_of([entry(16, 1, 1.0)])))
     other = recording_spec(read(path, cache_of([entry(16, 1, 2.0)])))
@@ -572,7 +570,7 @@ Replay = Callable[..., str]
 
 
 @pytest.fixture
-def replay(path: Path, tmp_path: Path, capsys: Capture) -> Replay:
+def replay(path, tmp_path, capsys):
     """Tune the recording with options; return what is printed."""
 
     def replayed(*options: str, status: int = 0) -> str:
@@ -590,8 +588,8 @@ def line_with(text: str, part: str) -> str:
 
 
 def test_exhausted_recording_has_reached_its_optimum_and_has_no_kernel_to_dispatch(
-    path: Path, tmp_path: Path, replay: Replay, capsys: Capture
-) -> None:
+    path, tmp_path, replay, capsys
+):
     landscape(path)
     message = replay("--test-limit", "99", "--quiet")
     assert " 1.000 " in line_with(message, "64 of 64")
@@ -605,7 +603,7 @@ def test_exhausted_recording_has_reached_its_optimum_and_has_no_kernel_to_dispat
     assert "no kernel" in capsys.readouterr().err
 
 
-def test_a_small_recording_is_searched_whole(path: Path, replay: Replay) -> None:
+def test_a_small_recording_is_searched_whole(path, replay):
     read(path, cache_of(ONE))
     assert "1.000   1 of 1" in replay("--quiet")
     failures = ("InvalidConfig", "RuntimeFailedConfig", "CompilationFailedConfig")
@@ -613,7 +611,7 @@ def test_a_small_recording_is_searched_whole(path: Path, replay: Replay) -> None
     assert "nothing worked" in line_with(replay("--quiet", status=1), "3 of 3")
 
 
-def test_a_wrong_option_is_refused_before_a_recording_is_read(path: Path, capsys: Capture) -> None:
+def test_a_wrong_option_is_refused_before_a_recording_is_read(path, capsys):
     path.write_text('{"cache": x')  # which cannot be read
     for option, message in (
         (["--technique", "PureRandm"], "`PureRandom`"),
@@ -627,7 +625,7 @@ def test_a_wrong_option_is_refused_before_a_recording_is_read(path: Path, capsys
     assert "is not JSON" in capsys.readouterr().err
 
 
-def test_inputs_choose_among_those_recorded(tmp_path: Path, capsys: Capture) -> None:
+def test_inputs_choose_among_those_recorded(tmp_path, capsys):
     read_rows(tmp_path, "64,16,row,1,1,passed,", "32,16,row,1,1,passed,", "32,8,row,2,1,passed,")
     command = [str(tmp_path / "recording.csv"), "--inputs", "n < 64", "--quiet"]
     assert replay_command([*command, "--database", str(tmp_path / "r.db")]) == 0
@@ -635,9 +633,7 @@ def test_inputs_choose_among_those_recorded(tmp_path: Path, capsys: Capture) -> 
     assert [row.split()[0] for row in rows] == ["n=32"]
 
 
-def test_options_that_do_not_go_together_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_options_that_do_not_go_together_are_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     read(Path("r.json"), cache_of(ONE))
     for options, fact in (

@@ -33,17 +33,17 @@ CELLS = {**FEATURES, **VALUES, "CACHE": "false", "time_s": 1e-3}
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> Spec:
+def spec(tmp_path):
     return make_spec(tmp_path)
 
 
 @pytest.fixture
-def flag_spec(tmp_path: Path) -> Spec:
+def flag_spec(tmp_path):
     return make_spec(tmp_path, SPACE + FLAGS)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "recording.csv"
 
 
@@ -62,7 +62,7 @@ def only(recording: ReplayMeasurer) -> Measurement:
 # ------------------------------------------------------------------------ CSV
 
 
-def test_columns_may_stand_in_any_order_with_others_between(path: Path, spec: Spec) -> None:
+def test_columns_may_stand_in_any_order_with_others_between(path, spec):
     cells = {"remark": "x", **dict(reversed(CELLS.items()))}
     write_csv(path, [cells])
     assert only(open_replay(path, spec)).config == CONFIG
@@ -75,7 +75,7 @@ def test_columns_may_stand_in_any_order_with_others_between(path: Path, spec: Sp
         ("CACHE", "False"), ("m", "64.0"), ("n", "4.096e3"),
     ],
 )  # fmt: skip
-def test_values_may_be_as_spreadsheets_write(path: Path, spec: Spec, name: str, text: str) -> None:
+def test_values_may_be_as_spreadsheets_write(path, spec, name, text):
     write_csv(path, [{**CELLS, name: text}])
     measurement = only(open_replay(path, spec))
     assert (measurement.config, measurement.input) == (CONFIG, Input(FEATURES))
@@ -87,7 +87,7 @@ WORDS = SPACE.replace("features: [m, n]", "features: [m, n, matrix]").replace(
 )
 
 
-def test_feature_may_be_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_feature_may_be_a_word(tmp_path, capsys):
     space, recording = write_recording(
         tmp_path, WORDS.replace("max: 64,", "max: 8,").replace("[row, column, block]", "[row]")
     )
@@ -98,7 +98,7 @@ def test_feature_may_be_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "matrix=dense" in output
 
 
-def test_word_of_another_input_is_read_and_escapes_are_refused(path: Path, tmp_path: Path) -> None:
+def test_word_of_another_input_is_read_and_escapes_are_refused(path, tmp_path):
     spec = make_spec(tmp_path, WORDS)
     write_csv(path, [{**CELLS, "matrix": "sparse"}])
     assert only(open_replay(path, spec)).input == Input({**FEATURES, "matrix": "sparse"})
@@ -108,13 +108,13 @@ def test_word_of_another_input_is_read_and_escapes_are_refused(path: Path, tmp_p
     assert str(error.value).isprintable()
 
 
-def test_byte_order_mark_and_empty_lines_are_passed_over(path: Path, spec: Spec) -> None:
+def test_byte_order_mark_and_empty_lines_are_passed_over(path, spec):
     write_csv(path, [CELLS])
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\r\n", b"\r\n\r\n"))
     assert only(open_replay(path, spec)).config == CONFIG
 
 
-def test_recorded_failure_keeps_its_reason(path: Path, spec: Spec) -> None:
+def test_recorded_failure_keeps_its_reason(path, spec):
     failed = {**CELLS, "time_s": "", "outcome": "timeout", "message": "after 30 s"}
     write_csv(path, [failed])
     measurement = only(open_replay(path, spec))
@@ -123,7 +123,7 @@ def test_recorded_failure_keeps_its_reason(path: Path, spec: Spec) -> None:
     )
 
 
-def test_number_that_is_no_number_says_where(path: Path, spec: Spec) -> None:
+def test_number_that_is_no_number_says_where(path, spec):
     for text in ("", "fast", "-1", "0", "nan", "inf", "1e999"):
         write_csv(path, [CELLS, {**CELLS, "time_s": text}])
         with pytest.raises(RecordingError, match=f"{path}:3: time_s is '{text}'"):
@@ -144,9 +144,7 @@ def test_number_that_is_no_number_says_where(path: Path, spec: Spec) -> None:
     ],
     ids=str,
 )
-def test_cell_that_does_not_fit_says_where(
-    path: Path, spec: Spec, changes: dict[str, object], fact: str
-) -> None:
+def test_cell_that_does_not_fit_says_where(path, spec, changes, fact):
     write_csv(path, [{**CELLS, **changes}])
     with pytest.raises(RecordingError, match=fact) as error:
         open_replay(path, spec)
@@ -172,16 +170,14 @@ HEADER = ",".join(CELLS)
     ],
     ids=lambda text: text[:20],
 )
-def test_text_that_is_no_recording_is_one_clear_error(
-    path: Path, spec: Spec, text: str, fact: str
-) -> None:
+def test_text_that_is_no_recording_is_one_clear_error(path, spec, text, fact):
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(RecordingError, match=fact) as error:
         open_replay(path, spec)
     assert len(str(error.value)) < 600
 
 
-def test_huge_recording_is_refused(path: Path, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_recording_is_refused(path, spec, monkeypatch):
     monkeypatch.setattr(csv_file, "MAX_ROWS", 3)
     write_csv(path, [CELLS] * 3)
     assert open_replay(path, spec)
@@ -194,7 +190,7 @@ def test_huge_recording_is_refused(path: Path, spec: Spec, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("text", ["", "absent", "Absent"])
-def test_flag_columns_show_the_compiler(path: Path, flag_spec: Spec, text: str) -> None:
+def test_flag_columns_show_the_compiler(path, flag_spec, text):
     write_csv(path, [{**CELLS, "maxrregcount": text, "use_fast_math": "True"}])
     recording = open_replay(path, flag_spec)
     assert recording.compiler == "nvcc"
@@ -204,7 +200,7 @@ def test_flag_columns_show_the_compiler(path: Path, flag_spec: Spec, text: str) 
     assert space.is_legal(config)
 
 
-def test_recording_without_flags_has_no_compiler(path: Path, flag_spec: Spec) -> None:
+def test_recording_without_flags_has_no_compiler(path, flag_spec):
     write_csv(path, [CELLS])
     recording = open_replay(path, flag_spec)
     assert recording.compiler is None
@@ -219,9 +215,7 @@ def test_recording_without_flags_has_no_compiler(path: Path, flag_spec: Spec) ->
         ({"use_fast_math": "true"}, "lacks maxrregcount"),
     ],
 )  # fmt: skip
-def test_flags_are_all_those_of_one_compiler(
-    path: Path, flag_spec: Spec, flags: dict[str, object], message: str
-) -> None:
+def test_flags_are_all_those_of_one_compiler(path, flag_spec, flags, message):
     write_csv(path, [{**CELLS, **flags}])
     with pytest.raises(RecordingError, match=message):
         open_replay(path, flag_spec)
@@ -246,11 +240,11 @@ def timed(config: Config, *samples_s: float) -> Measurement:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
+def database(tmp_path):
     return tmp_path / "recorded.db"
 
 
-def test_database_is_replayed_as_it_was_measured(database: Path, spec: Spec) -> None:
+def test_database_is_replayed_as_it_was_measured(database, spec):
     failed = Measurement(
         Config({**VALUES, "TILE": 1}), Input(FEATURES), Outcome.TIMEOUT, message="after 30 s"
     )
@@ -261,7 +255,7 @@ def test_database_is_replayed_as_it_was_measured(database: Path, spec: Spec) -> 
     assert recording.environment.device == "a GPU"
 
 
-def test_last_campaign_is_replayed(database: Path, spec: Spec) -> None:
+def test_last_campaign_is_replayed(database, spec):
     record(database, spec, timed(CONFIG, 1e-3), campaign=1)
     record(database, spec, timed(CONFIG, 5e-3), campaign=2)
     first = "(SELECT id FROM runs WHERE campaign = 1)"
@@ -270,7 +264,7 @@ def test_last_campaign_is_replayed(database: Path, spec: Spec) -> None:
     assert only(open_replay(database, spec)).time_s == 5e-3
 
 
-def test_recorded_flags_show_the_compiler(database: Path, flag_spec: Spec) -> None:
+def test_recorded_flags_show_the_compiler(database, flag_spec):
     config = Config({**VALUES, "maxrregcount": 32, "use_fast_math": False})
     record(database, flag_spec, timed(config, 1e-3))
     recording = open_replay(database, flag_spec)
@@ -281,7 +275,7 @@ def test_recorded_flags_show_the_compiler(database: Path, flag_spec: Spec) -> No
     assert recording.measure(space, problem, config, None).time_s == 1e-3
 
 
-def test_a_database_of_something_else_is_refused(database: Path, spec: Spec) -> None:
+def test_a_database_of_something_else_is_refused(database, spec):
     record(database, spec)
     with pytest.raises(RecordingError, match="no measurement of formula"):
         open_replay(database, spec)
@@ -296,7 +290,7 @@ def test_a_database_of_something_else_is_refused(database: Path, spec: Spec) -> 
 # ------------------------------------------------------------------- replaying
 
 
-def test_a_configuration_that_was_not_recorded_fails_and_says_so(path: Path, spec: Spec) -> None:
+def test_a_configuration_that_was_not_recorded_fails_and_says_so(path, spec):
     write_csv(path, [CELLS])
     measurer = open_replay(path, spec)
     problem = Input(FEATURES)
@@ -307,7 +301,7 @@ def test_a_configuration_that_was_not_recorded_fails_and_says_so(path: Path, spe
     assert "the recording has no measurement of (BLOCK=64, TILE=1" in found[1].message
 
 
-def test_recording_with_other_content_is_another_environment(path: Path, spec: Spec) -> None:
+def test_recording_with_other_content_is_another_environment(path, spec):
     write_csv(path, [CELLS])
     first = open_replay(path, spec).environment
     assert open_replay(path, spec).environment == first

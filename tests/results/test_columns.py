@@ -7,7 +7,6 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,13 +73,13 @@ def searched(measurements: Iterable[Measurement]) -> MeasurementRows:
     )
 
 
-def test_records_come_back_from_columns() -> None:
+def test_records_come_back_from_columns():
     rows = assorted()
     assert list(as_rows(rows)) == rows
     assert list(as_rows([])) == []
 
 
-def test_statistics_of_all_samples_are_those_of_each_timing() -> None:
+def test_statistics_of_all_samples_are_those_of_each_timing():
     rows = as_rows(assorted())
     found = rows.columns.statistics
     for index, m in enumerate(rows.measurements()):
@@ -92,7 +91,7 @@ def test_statistics_of_all_samples_are_those_of_each_timing() -> None:
             assert np.isnan(found.median[index])
 
 
-def test_counts_over_columns_are_those_over_records() -> None:
+def test_counts_over_columns_are_those_over_records():
     rows = [row for row in assorted() if row.measurement.input == FIRST]
     measured = {row.measurement.config: row.measurement for row in rows}
     counts, records = MeasuredConfigs.of(measured), list(measured.values())
@@ -110,7 +109,7 @@ def test_counts_over_columns_are_those_over_records() -> None:
     assert sum(counts.ties(m.config, 0.95) for m in records) > 0
 
 
-def test_the_last_measurement_of_a_configuration_counts() -> None:
+def test_the_last_measurement_of_a_configuration_counts():
     expected: dict[Input, dict[Config, Measurement]] = {}
     for row in assorted():
         expected.setdefault(row.measurement.input, {})[row.measurement.config] = row.measurement
@@ -123,7 +122,7 @@ def test_the_last_measurement_of_a_configuration_counts() -> None:
     assert MeasuredConfigs.of(known) is known
 
 
-def test_values_that_python_calls_equal_are_different_in_a_table() -> None:
+def test_values_that_python_calls_equal_are_different_in_a_table():
     configs: list[Config] = [Config({"A": value}) for value in (1, 1.0, True, None, "1", 0.0, -0.0)]
     table = ConfigTable.of([*configs, Config({"B": 1})])
     assert list(table) == [*configs, Config({"B": 1})]
@@ -133,7 +132,7 @@ def test_values_that_python_calls_equal_are_different_in_a_table() -> None:
     assert table.find(Config({"A": 1, "B": 1})) is None
 
 
-def test_reads_of_any_size_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_of_any_size_are_the_same(tmp_path, monkeypatch):
     place = tmp_path / "r.db"
     write(place, *(row.measurement for row in assorted()))
 
@@ -147,7 +146,7 @@ def test_reads_of_any_size_are_the_same(tmp_path: Path, monkeypatch: pytest.Monk
 # ------------------------------------------------------------------------------ samples
 
 
-def test_a_sample_of_many_is_announced(sized: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_of_many_is_announced(sized, monkeypatch):
     assert not any("random samples" in line for line in reservations(dataclasses.replace(sized)))
     monkeypatch.setattr(coverage, "MOST_ROWS", 30)
     lines = reservations(dataclasses.replace(sized))
@@ -155,7 +154,7 @@ def test_a_sample_of_many_is_announced(sized: Results, monkeypatch: pytest.Monke
     assert f" 30 of the {len(sized.searched)} " in line
 
 
-def test_a_sample_keeps_the_slowdowns(sized: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_keeps_the_slowdowns(sized, monkeypatch):
     def times(results: Results) -> set[tuple[float, float]]:
         table: Any = samples(results).table
         return set(zip(table["time_s"], table["slowdown"], strict=True))
@@ -186,7 +185,7 @@ def rows_of(*measured: tuple[Input, dict[str, int]]) -> MeasurementRows:
     )
 
 
-def test_rows_with_other_parameters_than_the_space_are_left_out_and_named() -> None:
+def test_rows_with_other_parameters_than_the_space_are_left_out_and_named():
     rows = rows_of(
         (SMALL, {"BLOCK": 16, "TILE": 1}),
         (LARGE, {"BLOCK": 16}),
@@ -201,7 +200,7 @@ def test_rows_with_other_parameters_than_the_space_are_left_out_and_named() -> N
     assert "2 with other parameters (they differ in OLD, TILE)" in found.sentence
 
 
-def test_rows_with_former_values_are_left_out_and_named_by_type() -> None:
+def test_rows_with_former_values_are_left_out_and_named_by_type():
     rows = rows_of(*((SMALL, {"BLOCK": block, "TILE": 1}) for block in (16, 32, 64)))
     found = fitting(rows, campaign(BLOCK=range(16, 33), TILE=(True, 1)), {})
     assert [row.measurement.config["BLOCK"] for row in found.rows] == [16, 32]
@@ -210,7 +209,7 @@ def test_rows_with_former_values_are_left_out_and_named_by_type() -> None:
     assert not fitting(rows, campaign(BLOCK=(16, 32, 64), TILE=(True, 1.0)), {}).rows
 
 
-def test_constraints_leave_rows_out_by_input_and_by_the_devices_limits() -> None:
+def test_constraints_leave_rows_out_by_input_and_by_the_devices_limits():
     rows = rows_of(
         *((problem, {"BLOCK": block, "TILE": 1}) for problem in (SMALL, LARGE) for block in (8, 32))
     )
@@ -229,7 +228,7 @@ def test_constraints_leave_rows_out_by_input_and_by_the_devices_limits() -> None
         assert is_said is (not all(left))
 
 
-def test_a_parameter_that_does_not_matter_counts_at_its_default() -> None:
+def test_a_parameter_that_does_not_matter_counts_at_its_default():
     rows = rows_of(*((SMALL, {"BLOCK": block, "TILE": 2}) for block in (16, 32)))
     tile = Parameter("TILE", "enum", (1, 2), "source", 1, when=Expression("BLOCK > 16"))
     now = campaign(BLOCK=(16, 32), TILE=(1, 2))
@@ -237,7 +236,7 @@ def test_a_parameter_that_does_not_matter_counts_at_its_default() -> None:
     assert [row.id for row in fitting(rows, now, {}).rows] == [1]
 
 
-def test_inputs_and_flags_that_are_not_of_the_campaign_take_no_part() -> None:
+def test_inputs_and_flags_that_are_not_of_the_campaign_take_no_part():
     rows = rows_of((SMALL, {"BLOCK": 16}), (LARGE, {"BLOCK": 64}))
     of_inputs = fitting(rows, campaign(BLOCK=(16,)), {}, [SMALL])
     assert [row.id for row in of_inputs.rows] == [0]
@@ -253,7 +252,7 @@ def test_inputs_and_flags_that_are_not_of_the_campaign_take_no_part() -> None:
 # ---------- a ledger: stored columns and appended records are one table
 
 
-def test_a_ledger_has_what_was_stored_and_each_record_that_was_appended() -> None:
+def test_a_ledger_has_what_was_stored_and_each_record_that_was_appended():
     rows = [dataclasses.replace(row, id=number) for number, row in enumerate(assorted())]
     assert len(rows) > 6
     for count in (0, 3, len(rows) - 1):
@@ -272,7 +271,7 @@ def test_a_ledger_has_what_was_stored_and_each_record_that_was_appended() -> Non
             assert {c: r.measurement for c, r in ledger.answers(problem).items()} == dict(measured)
 
 
-def test_a_ledger_groups_what_was_interleaved_and_lets_be_measured_again() -> None:
+def test_a_ledger_groups_what_was_interleaved_and_lets_be_measured_again():
     first = [stored(number, number, "2026-01-01T00:00:00.000+00:00", "a") for number in (1, 2)]
     second = [stored(number, number, "2026-01-02T00:00:00.000+00:00", "b") for number in (3, 4)]
     ledger = Ledger(first, as_rows(first))
@@ -300,7 +299,7 @@ def measured(n: int, block: int, *, time_s: float = 1e-3) -> Measurement:
     return Measurement(Config({"BLOCK": block}), Input({"n": n}), Outcome.OK, timing, BUILD)
 
 
-def test_measurements_have_their_builds_unless_these_are_left_out(tmp_path: Path) -> None:
+def test_measurements_have_their_builds_unless_these_are_left_out(tmp_path):
     place = tmp_path / "r.db"
     write(place, make_ok(1), dataclasses.replace(make_ok(2), build=BUILD))
     for builds, build in ((True, BUILD), (False, None)):
@@ -313,7 +312,7 @@ def stored(number: int, block: int, moment: str, group: str | None = None) -> Me
     return MeasurementRow(number, "final", found, group, f"{number:032x}", None, moment)
 
 
-def test_interleaved_measurements_are_grouped_and_the_group_that_ended_first_comes_first() -> None:
+def test_interleaved_measurements_are_grouped_and_the_group_that_ended_first_comes_first():
     rows = [
         stored(1, 16, "2026-01-03T00:00:00.000+00:00", "late"),
         stored(2, 16, "2026-01-01T00:00:00.000+00:00", "early"),

@@ -44,17 +44,17 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def out(tmp_path):
     return tmp_path / "out.db"
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Path:
+def one(tmp_path):
     return tmp_path / "one.db"
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Path:
+def two(tmp_path):
     return tmp_path / "two.db"
 
 
@@ -74,7 +74,7 @@ def content(database: Path) -> list[str]:
 # --------------------------------------------------------------- merging
 
 
-def test_merged_database_has_the_measurements_of_all(out: Path, one: Path, two: Path) -> None:
+def test_merged_database_has_the_measurements_of_all(out, one, two):
     worst = WorstElement("y", (3,), float("nan"), 1.0, 1e-5, 2, 100)
     write(one, make_ok(1), make_failed(Outcome.TIMEOUT, 2))
     write(two, make_ok(3, given=SPEC.inputs[1]), plan=make_plan(SPEC.inputs[1]))
@@ -87,14 +87,14 @@ def test_merged_database_has_the_measurements_of_all(out: Path, one: Path, two: 
     assert query(out, "PRAGMA foreign_key_check") == []
 
 
-def test_spaces_of_other_names_stay_apart(out: Path, one: Path, two: Path) -> None:
+def test_spaces_of_other_names_stay_apart(out, one, two):
     write(one, make_ok(0))
     write(two, make_ok(1), plan=make_plan(spec=dataclasses.replace(SPEC, name="other")))
     merge(out, one, two)
     assert {r.campaign.space_name for r in read_results(str(out))} == {SPEC.name, "other"}
 
 
-def test_merging_twice_and_back_changes_nothing(database: str, one: Path) -> None:
+def test_merging_twice_and_back_changes_nothing(database, one):
     seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5})
     write(one, seen)
     before = content(one)
@@ -104,7 +104,7 @@ def test_merging_twice_and_back_changes_nothing(database: str, one: Path) -> Non
     assert content(one) == before
 
 
-def test_order_does_not_matter(tmp_path: Path, one: Path, two: Path) -> None:
+def test_order_does_not_matter(tmp_path, one, two):
     write(one, make_ok(1), make_ok(2))
     write(two, make_ok(2), make_ok(3))
     sql = (
@@ -121,7 +121,7 @@ def test_order_does_not_matter(tmp_path: Path, one: Path, two: Path) -> None:
     assert query(tmp_path / "a.db", sql) == query(tmp_path / "b.db", sql)
 
 
-def test_what_databases_share_is_there_once(database: str, one: Path, two: Path) -> None:
+def test_what_databases_share_is_there_once(database, one, two):
     write(one, make_ok(1), make_ok(2))
     other = dataclasses.replace(ENVIRONMENT, device="another device")
     write(two, make_ok(1), plan=make_plan(environment=other))
@@ -135,7 +135,7 @@ def test_what_databases_share_is_there_once(database: str, one: Path, two: Path)
     assert measurements(database) == [make_ok(1), make_ok(2), make_ok(2)]
 
 
-def test_database_that_has_grown_adds_what_is_new(database: str, one: Path) -> None:
+def test_database_that_has_grown_adds_what_is_new(database, one):
     with opened(one) as store:
         begin_search(store).test(make_ok(1))
     merge(database, one)
@@ -161,7 +161,7 @@ RECORD = (
 )
 
 
-def test_opentuners_record_is_merged_with_the_tests(out: Path, one: Path, two: Path) -> None:
+def test_opentuners_record_is_merged_with_the_tests(out, one, two):
     write(one, make_ok(1), make_failed(Outcome.CRASHED, 2))
     write(two, make_ok(2), make_ok(1), make_ok(3))
     merge(out, one, two)
@@ -184,7 +184,7 @@ def test_opentuners_record_is_merged_with_the_tests(out: Path, one: Path, two: P
     assert (one.read_bytes(), two.read_bytes()) == inputs
 
 
-def test_requests_without_a_result_are_merged_once(out: Path, one: Path) -> None:
+def test_requests_without_a_result_are_merged_once(out, one):
     write(one, make_ok(1))
     tamper(
         one,
@@ -200,7 +200,7 @@ def test_requests_without_a_result_are_merged_once(out: Path, one: Path) -> None
     ]
 
 
-def test_a_merged_run_goes_on(out: Path, one: Path) -> None:
+def test_a_merged_run_goes_on(out, one):
     write(one, make_ok(1))
     merge(out, one)
     with opened(out) as store:
@@ -213,7 +213,7 @@ def test_a_merged_run_goes_on(out: Path, one: Path) -> None:
     assert query(one, RECORD) == query(out, RECORD)
 
 
-def test_more_rows_than_are_looked_up_at_once_are_merged_once(out: Path, one: Path) -> None:
+def test_more_rows_than_are_looked_up_at_once_are_merged_once(out, one):
     write_many(one, 1250, samples=2)
     (added,) = merge(out, one)
     assert added.samples == 1249 * 2 + 3
@@ -236,7 +236,7 @@ DAMAGES = [
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sound(tmp_path_factory):
     """A folder with two databases to copy."""
     folder = tmp_path_factory.mktemp("sound")
     write(folder / "out.db", make_ok(9))
@@ -245,7 +245,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda sql: sql[:60])
-def test_damaged_database_adds_nothing(sound: Path, out: Path, one: Path, damage: str) -> None:
+def test_damaged_database_adds_nothing(sound, out, one, damage):
     shutil.copy(sound / "out.db", out)
     shutil.copy(sound / "one.db", one)
     before = content(out)
@@ -258,7 +258,7 @@ def test_damaged_database_adds_nothing(sound: Path, out: Path, one: Path, damage
     assert content(out) == before
 
 
-def test_file_that_was_cut_adds_nothing(out: Path, one: Path) -> None:
+def test_file_that_was_cut_adds_nothing(out, one):
     write(out, make_ok(9))
     before = content(out)
     write_many(one, 500)
@@ -269,7 +269,7 @@ def test_file_that_was_cut_adds_nothing(out: Path, one: Path) -> None:
     assert content(out) == before
 
 
-def test_good_files_before_a_damaged_one_are_kept(out: Path, one: Path, two: Path) -> None:
+def test_good_files_before_a_damaged_one_are_kept(out, one, two):
     write(one, make_ok(1))
     write(two, make_ok(2))
     tamper(two, "UPDATE desired_result SET generation = 'first'")
@@ -281,7 +281,7 @@ def test_good_files_before_a_damaged_one_are_kept(out: Path, one: Path, two: Pat
 # ------------------------------------------------------------------ the command
 
 
-def test_command_makes_nothing_of_unreadable_files(out: Path, one: Path, capsys: Capture) -> None:
+def test_command_makes_nothing_of_unreadable_files(out, one, capsys):
     one.write_text("not a database, but long enough for one\n" * 50)
     assert main([str(out), str(one)]) == 2
     assert not out.exists()
@@ -289,7 +289,7 @@ def test_command_makes_nothing_of_unreadable_files(out: Path, one: Path, capsys:
     assert message == f"error: {one} is no results database: file is not a database\n"
 
 
-def test_command_leaves_no_empty_database(out: Path, one: Path, two: Path) -> None:
+def test_command_leaves_no_empty_database(out, one, two):
     write(one, make_ok(1))
     write(two, make_ok(2))
     tamper(two, "UPDATE result SET time = time / 100")
@@ -300,23 +300,21 @@ def test_command_leaves_no_empty_database(out: Path, one: Path, two: Path) -> No
     assert measurements(out) == [make_ok(1)]
 
 
-def test_command_refuses_one_file_as_both(
-    out: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_refuses_one_file_as_both(out, capsys, monkeypatch):
     write(out, make_ok(1))
     monkeypatch.chdir(out.parent)
     assert main([str(out), f"sqlite:///{out.name}"]) == 2
     assert "is both OUT and an IN" in capsys.readouterr().err
 
 
-def test_command_waits_for_nobody(out: Path, one: Path, capsys: Capture) -> None:
+def test_command_waits_for_nobody(out, one, capsys):
     write(one, make_ok(1))
     with writing(str(out)):
         assert main([str(out), str(one)]) == 2
     assert "is being written by process" in capsys.readouterr().err
 
 
-def test_database_that_is_being_written_can_be_merged_from(out: Path, one: Path) -> None:
+def test_database_that_is_being_written_can_be_merged_from(out, one):
     with opened(one) as store:
         search = begin_search(store)
         search.test(make_ok(1))

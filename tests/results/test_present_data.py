@@ -33,7 +33,7 @@ def ids(kept: MeasurementRows) -> list[int]:
     return [row.id for row in kept]
 
 
-def test_of_the_last_measurement_if_nothing_else_is_known() -> None:
+def test_of_the_last_measurement_if_nothing_else_is_known():
     kept, set_aside = of_present_data(
         rows((SMALL, A), (LARGE, B), (SMALL, C), (SMALL, A), (SMALL, C))
     )
@@ -42,7 +42,7 @@ def test_of_the_last_measurement_if_nothing_else_is_known() -> None:
     assert next(kept.measurements()).data_sha256 == B
 
 
-def test_the_last_one_is_so_by_its_date() -> None:
+def test_the_last_one_is_so_by_its_date():
     kept, _ = of_present_data(rows((SMALL, A), (SMALL, B), minutes=[9, 3]))
     assert ids(kept) == [0]
 
@@ -58,7 +58,7 @@ def test_the_last_one_is_so_by_its_date() -> None:
         ({SMALL: C, LARGE: C}, [2]),
     ],
 )
-def test_of_the_present_data(present: dict[Input, str | None], left: list[int]) -> None:
+def test_of_the_present_data(present, left):
     kept, set_aside = of_present_data(
         rows((SMALL, A), (SMALL, B), (SMALL, None), (LARGE, A)), present
     )
@@ -66,7 +66,7 @@ def test_of_the_present_data(present: dict[Input, str | None], left: list[int]) 
     assert sum(set_aside.values()) == 4 - len(left)
 
 
-def test_what_has_no_digest_counts_and_cannot_be_compared_with() -> None:
+def test_what_has_no_digest_counts_and_cannot_be_compared_with():
     assert of_present_data(rows((SMALL, A), (SMALL, B), (SMALL, None)))[1] == {}
     assert of_present_data(rows((SMALL, None), (SMALL, None)))[1] == {}
     assert ids(of_present_data(rows((SMALL, None), (SMALL, A)))[0]) == [0, 1]
@@ -74,11 +74,11 @@ def test_what_has_no_digest_counts_and_cannot_be_compared_with() -> None:
     assert not len(of_present_data(as_rows(()), {SMALL: A})[0])
 
 
-def test_digests_are_those_of_the_selected_rows() -> None:
+def test_digests_are_those_of_the_selected_rows():
     assert digests_of_data(rows((SMALL, A), (SMALL, None), (SMALL, B))[1:]) == {B}
 
 
-def test_the_inputs_are_named() -> None:
+def test_the_inputs_are_named():
     assert not list(changed_data_lines({}))
     (line,) = changed_data_lines({SMALL: 1})
     assert "1 input " in line

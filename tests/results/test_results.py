@@ -10,7 +10,6 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -63,7 +62,7 @@ from tests.helpers.results_examples import (
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path):
     return tmp_path / "results.db"
 
 
@@ -75,7 +74,7 @@ WITHOUT: dict[str, Any] = dict.fromkeys(
 )
 
 
-def test_measurements_are_read_back_equal(database: str) -> None:
+def test_measurements_are_read_back_equal(database):
     def changed(**changes: Any) -> Measurement:
         return dataclasses.replace(make_ok(1), **changes)
 
@@ -117,13 +116,13 @@ def test_measurements_are_read_back_equal(database: str) -> None:
     assert [error for error, m in zip(read, measurements, strict=True) if m.timing] == clock_errors
 
 
-def test_bytes_that_are_no_text_are_escaped(database: str) -> None:
+def test_bytes_that_are_no_text_are_escaped(database):
     message = b"bad \xff and \0".decode("utf-8", "surrogateescape")
     write(database, dataclasses.replace(make_failed(Outcome.CRASHED), message=message))
     assert read_back(database)[0].measurement.message == r"bad \udcff and \x00"
 
 
-def test_a_campaign_is_of_one_program_in_one_environment(database: str) -> None:
+def test_a_campaign_is_of_one_program_in_one_environment(database):
     other = dataclasses.replace(ENVIRONMENT, compiler="another")
     edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
     with opened(database) as store:
@@ -148,7 +147,7 @@ def test_a_campaign_is_of_one_program_in_one_environment(database: str) -> None:
         assert choose(SPEC, ENVIRONMENT) == 3
 
 
-def test_an_earlier_environment_is_one_that_the_present_one_never_followed(database: str) -> None:
+def test_an_earlier_environment_is_one_that_the_present_one_never_followed(database):
     other = dataclasses.replace(ENVIRONMENT, compiler="another")
     with opened(database) as store:
         assert store.earlier_environment(SPEC, ENVIRONMENT) is None
@@ -157,7 +156,7 @@ def test_an_earlier_environment_is_one_that_the_present_one_never_followed(datab
         assert store.earlier_environment(SPEC, other) == ENVIRONMENT
 
 
-def test_campaigns_come_last_begun_first(place: Path) -> None:
+def test_campaigns_come_last_begun_first(place):
     with opened(place) as store:
         begin_search(store, make_plan(campaign=2))
         begin_search(store, make_plan(campaign=1))
@@ -174,7 +173,7 @@ def test_campaigns_come_last_begun_first(place: Path) -> None:
     assert first.roles["THRD"] == "launch"
 
 
-def test_run_with_an_equal_plan_is_continued(database: str) -> None:
+def test_run_with_an_equal_plan_is_continued(database):
     with opened(database) as store:
         search = begin_search(store)
         assert store.begin_run(make_plan(technique="B"), {}, (), {"args": b"N."}) != search.run_id
@@ -195,7 +194,7 @@ def test_run_with_an_equal_plan_is_continued(database: str) -> None:
     assert query(database, f"{sql} WHERE runs.id = {begun.id}") == [("RUNNING", 9, None)]
 
 
-def test_what_was_rolled_back_is_written_again(database: str) -> None:
+def test_what_was_rolled_back_is_written_again(database):
     with opened(database) as store:
         search = begin_search(store)
         store.add_measurements(search.run_id, search.plan, "search", [make_ok(1)])
@@ -206,7 +205,7 @@ def test_what_was_rolled_back_is_written_again(database: str) -> None:
     assert [row.measurement for row in rows] == [make_failed(Outcome.TIMEOUT, 2), make_ok(1)]
 
 
-def test_a_run_is_interrupted_also_where_its_commit_was(database: str) -> None:
+def test_a_run_is_interrupted_also_where_its_commit_was(database):
     stops = iter([KeyboardInterrupt()])
 
     def stop_once(_connection: object) -> None:
@@ -227,8 +226,8 @@ def test_a_run_is_interrupted_also_where_its_commit_was(database: str) -> None:
 
 
 def test_second_writer_is_told_who_writes_until_that_is_killed_and_leaves_its_commits(
-    place: Path,
-) -> None:
+    place,
+):
     with writer(place, commits=3) as process:
         with pytest.raises(DatabaseBusy) as busy, writing(str(place)):
             pass
@@ -244,7 +243,7 @@ def test_second_writer_is_told_who_writes_until_that_is_killed_and_leaves_its_co
         assert count(place, table) == 3
 
 
-def test_link_to_a_database_has_the_same_writer(place: Path) -> None:
+def test_link_to_a_database_has_the_same_writer(place):
     link = place.with_name("link.db")
     with writing(str(place)):
         link.symlink_to(place)
@@ -252,7 +251,7 @@ def test_link_to_a_database_has_the_same_writer(place: Path) -> None:
             pass
 
 
-def test_reader_sees_one_moment(database: str) -> None:
+def test_reader_sees_one_moment(database):
     with opened(database) as store:
         search = begin_search(store)
         search.test(make_ok(1))
@@ -264,7 +263,7 @@ def test_reader_sees_one_moment(database: str) -> None:
             assert len(read_measurements(connection, KEY)) == 2
 
 
-def test_database_is_read_where_readonly(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_is_read_where_readonly(place, monkeypatch):
     write(place, make_ok(1))
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert len(read_back(place)) == 1
@@ -307,14 +306,14 @@ def assert_is_refused(place: Path, fact: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undamaged(tmp_path_factory):
     place = tmp_path_factory.mktemp("undamaged") / "r.db"
     write(place, make_ok(1), make_failed(Outcome.TIMEOUT, 2))
     return place
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda sql: sql[:60])
-def test_a_damaged_database_is_one_clear_error(undamaged: Path, place: Path, damage: str) -> None:
+def test_a_damaged_database_is_one_clear_error(undamaged, place, damage):
     shutil.copy(undamaged, place)
     tamper(place, damage)
     assert_is_refused(place, DAMAGES[damage])
@@ -340,15 +339,13 @@ def other_version(place: Path) -> None:
         (foreign_tables, "bookmarks"),
     ],
 )
-def test_what_is_no_database_is_one_clear_error(
-    place: Path, make: Callable[[Path], object], fact: str
-) -> None:
+def test_what_is_no_database_is_one_clear_error(place, make, fact):
     make(place)
     assert_is_refused(place, fact)
 
 
 @pytest.mark.parametrize("make", [text_file, other_version, foreign_tables, Path.mkdir])
-def test_writer_leaves_alone_what_is_not_ours(place: Path, make: Callable[[Path], None]) -> None:
+def test_writer_leaves_alone_what_is_not_ours(place, make):
     make(place)
     before = place.read_bytes() if place.is_file() else None
     with pytest.raises(ResultsError), writing(str(place)):
@@ -357,7 +354,7 @@ def test_writer_leaves_alone_what_is_not_ours(place: Path, make: Callable[[Path]
 
 
 @pytest.mark.parametrize("folder", ["/proc/nowhere", "/dev/null", "/proc"])
-def test_folder_that_cannot_be_made_or_written_is_no_busy_database(folder: str) -> None:
+def test_folder_that_cannot_be_made_or_written_is_no_busy_database(folder):
     with pytest.raises(ResultsError, match="cannot be written") as error, writing(f"{folder}/x.db"):
         pass
     assert not isinstance(error.value, DatabaseBusy)
@@ -372,7 +369,7 @@ def fill_a_disk_of_one_page(place: Path) -> None:
             search.test(make_ok(number, [1e-3] * 100))
 
 
-def test_full_disk_is_a_results_error_that_keeps_what_was_committed(place: Path) -> None:
+def test_full_disk_is_a_results_error_that_keeps_what_was_committed(place):
     with pytest.raises(ResultsError, match="disk is full"):
         fill_a_disk_of_one_page(place)
     rows = [row.measurement for row in read_back(place)]
@@ -380,7 +377,7 @@ def test_full_disk_is_a_results_error_that_keeps_what_was_committed(place: Path)
     assert 1 <= len(rows) < 2000
 
 
-def test_fault_of_the_harness_keeps_its_traceback(place: Path) -> None:
+def test_fault_of_the_harness_keeps_its_traceback(place):
     with opened(place) as store:
         search = begin_search(store)
         missing = MeasurementRow(99, "search", make_ok(1))
@@ -401,9 +398,7 @@ def test_fault_of_the_harness_keeps_its_traceback(place: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("door", [reading, writing])
-def test_url_that_does_not_work_is_told_without_its_password(
-    url: str, door: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_url_that_does_not_work_is_told_without_its_password(url, door, tmp_path, monkeypatch):
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ResultsError) as error, door(url):  # type: ignore[attr-defined]
@@ -412,7 +407,7 @@ def test_url_that_does_not_work_is_told_without_its_password(
     assert "sesame" not in without_password(url)
 
 
-def test_passwords_of_commands_are_not_stored(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passwords_of_commands_are_not_stored(place, monkeypatch):
     words = ["python", "-m", "harness.tune", "--database=postgresql://me:sesame@host/x"]
     monkeypatch.setattr(sys, "orig_argv", words)
     with writing(str(place)):
@@ -420,7 +415,7 @@ def test_passwords_of_commands_are_not_stored(place: Path, monkeypatch: pytest.M
     assert command == "-m harness.tune '--database=postgresql://me:***@host/x'"
 
 
-def test_path_may_hold_what_urls_reserve(tmp_path: Path) -> None:
+def test_path_may_hold_what_urls_reserve(tmp_path):
     place = tmp_path / "50% of #1? ü.db"
     write(place, make_ok(1))
     assert place.is_file()
@@ -430,7 +425,7 @@ def test_path_may_hold_what_urls_reserve(tmp_path: Path) -> None:
 # -------------------------------------------------------------------- plain SQL
 
 
-def test_json_is_text_that_sqlite_understands(place: Path) -> None:
+def test_json_is_text_that_sqlite_understands(place):
     write(place, make_ok(3), make_failed(Outcome.TIMEOUT, 4))
     sql = "SELECT typeof(parameters), json_extract(parameters, '$.LU') FROM configurations"
     assert query(place, sql) == [("text", 3), ("text", 4)]
@@ -440,7 +435,7 @@ def test_json_is_text_that_sqlite_understands(place: Path) -> None:
 # ---------------------------------------------------------------------- queries
 
 
-def test_no_query_of_the_store_scans_a_table(place: Path) -> None:
+def test_no_query_of_the_store_scans_a_table(place):
     write_many(place, 100)
     seen: list[tuple[str, tuple[object, ...]]] = []
     with opened(place) as store:
@@ -468,7 +463,7 @@ _FEW = ("program", "program_version", "machine", "machine_class", "input_class",
 """OpenTuner's tables that have few rows, and no index."""
 
 
-def test_every_measurement_is_a_result_of_opentuner(database: str) -> None:
+def test_every_measurement_is_a_result_of_opentuner(database):
     samples_s = (1e-3, 2e-3, 4e-3, 9e-3)
     with opened(database) as store:
         search = begin_search(store)
@@ -492,7 +487,7 @@ def test_every_measurement_is_a_result_of_opentuner(database: str) -> None:
     ]
 
 
-def test_dates_of_results_are_utc(place: Path) -> None:
+def test_dates_of_results_are_utc(place):
     write(place, make_ok(1))
     ((date, began),) = query(
         place, "SELECT collection_date, start_date FROM result, tuning_run WHERE result.id = 1"
@@ -502,13 +497,13 @@ def test_dates_of_results_are_utc(place: Path) -> None:
     assert read_back(place)[0].measured_at == f"{date[:10]}T{date[11:23]}+00:00"
 
 
-def test_a_result_may_have_the_mean_of_its_samples(place: Path) -> None:
+def test_a_result_may_have_the_mean_of_its_samples(place):
     write(place, make_ok(1, [1e-3, 2e-3, 6e-3]))
     tamper(place, "UPDATE result SET time = 0.003")
     assert read_back(place)[0].measurement == make_ok(1, [1e-3, 2e-3, 6e-3])
 
 
-def test_rows_of_another_program_are_not_read(place: Path) -> None:
+def test_rows_of_another_program_are_not_read(place):
     write(place, make_ok(1))
     tamper(
         place,
@@ -519,7 +514,7 @@ def test_rows_of_another_program_are_not_read(place: Path) -> None:
     assert [row.measurement for row in read_back(place)] == [make_ok(1)]
 
 
-def test_our_opentuner_tables_are_those_of_the_package() -> None:
+def test_our_opentuner_tables_are_those_of_the_package():
     from opentuner.resultsdb.connect import DB_VERSION
     from opentuner.resultsdb.models import Base
 
@@ -545,7 +540,7 @@ def test_our_opentuner_tables_are_those_of_the_package() -> None:
     assert stock.DB_VERSION == DB_VERSION
 
 
-def test_runs_and_inputs_of_another_space_have_rows_of_their_own(place: Path) -> None:
+def test_runs_and_inputs_of_another_space_have_rows_of_their_own(place):
     with opened(place) as store:
         assert [store.begin_run(make_plan(), {}) for _ in range(2)] == [1, 2]
         given = Input({"n": 1})
@@ -571,7 +566,7 @@ def space(number: int) -> dict[str, object]:
     return {**SPACE, "sha256": f"{number:064x}", "title": "ü\0"}
 
 
-def test_ids_are_in_the_order_of_their_rows(database: str) -> None:
+def test_ids_are_in_the_order_of_their_rows(database):
     table = schema.spaces
     with writing(database) as engine, engine.begin() as connection:
         ids = insert_returning_ids(connection, table, list(map(space, range(2500))))
@@ -579,7 +574,7 @@ def test_ids_are_in_the_order_of_their_rows(database: str) -> None:
         assert [found[row_id] for row_id in ids] == [f"{number:064x}" for number in range(2500)]
 
 
-def test_rows_that_are_there_are_not_inserted_again(database: str) -> None:
+def test_rows_that_are_there_are_not_inserted_again(database):
     table = schema.spaces
     with writing(database) as engine, engine.begin() as connection:
         first = insert_missing(connection, table, list(map(space, (3, 1))))
@@ -588,7 +583,7 @@ def test_rows_that_are_there_are_not_inserted_again(database: str) -> None:
         assert len(connection.execute(select(table)).all()) == len(set(again)) == 4
 
 
-def test_a_transaction_that_fails_leaves_none_open(tmp_path: Path) -> None:
+def test_a_transaction_that_fails_leaves_none_open(tmp_path):
     with writing(str(tmp_path / "x.db")) as engine, Store(engine) as store:
 
         def add() -> None:
@@ -605,7 +600,7 @@ def test_a_transaction_that_fails_leaves_none_open(tmp_path: Path) -> None:
         assert len(connection.execute(select(schema.spaces)).all()) == 1
 
 
-def test_a_commit_is_one_also_after_a_read_with_an_earlier_connection(tmp_path: Path) -> None:
+def test_a_commit_is_one_also_after_a_read_with_an_earlier_connection(tmp_path):
     with writing(str(tmp_path / "x.db")) as engine, Store(engine) as store:
         earlier = store.connection
         store.commit()
@@ -615,7 +610,7 @@ def test_a_commit_is_one_also_after_a_read_with_an_earlier_connection(tmp_path: 
             assert len(connection.execute(select(schema.spaces)).all()) == 1
 
 
-def test_threads_share_a_database_in_memory() -> None:
+def test_threads_share_a_database_in_memory():
     with writing("sqlite://") as engine, Store(engine) as store:
         add = partial(insert_returning_ids, table=schema.spaces, rows=[SPACE])
         with ThreadPoolExecutor(1) as threads:

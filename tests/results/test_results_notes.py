@@ -6,12 +6,9 @@ import dataclasses
 import json
 import shlex
 import shutil
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
 
 from harness.core.errors import ResultsError
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Outcome
@@ -40,7 +37,7 @@ FIRST, SECOND = SPEC.inputs[:2]
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path):
     return tmp_path / "r.db"
 
 
@@ -60,14 +57,14 @@ def lines_after(place: Path, **notes: str) -> list[str]:
     return list(record_lines(results))
 
 
-def test_measurements_of_two_cards_of_one_name_say_so(place: Path) -> None:
+def test_measurements_of_two_cards_of_one_name_say_so(place):
     assert lines_after(place, **{DEVICE_UUID: "GPU-1"}) == []
     for uuid in ("GPU-2", "GPU-1"):
         (line,) = lines_after(place, **{DEVICE_UUID: uuid})
         assert "GPU-1, GPU-2" in line
 
 
-def test_others_that_used_the_device_are_noted_of_every_command(place: Path) -> None:
+def test_others_that_used_the_device_are_noted_of_every_command(place):
     assert lines_after(place) == []
     for others in ("trainer (process 1)", "viewer (process 2)", "trainer (process 1)"):
         (line,) = lines_after(place, **{OTHER_PROCESSES: others})
@@ -75,7 +72,7 @@ def test_others_that_used_the_device_are_noted_of_every_command(place: Path) -> 
     assert line.endswith(": trainer (process 1); viewer (process 2).")
 
 
-def test_what_a_host_module_raised_is_kept_as_a_printable_line(place: Path) -> None:
+def test_what_a_host_module_raised_is_kept_as_a_printable_line(place):
     with opened(place) as store:
         begin_search(store)
         command = store.begin_command(SPEC, ENVIRONMENT, 1)
@@ -88,7 +85,7 @@ def test_what_a_host_module_raised_is_kept_as_a_printable_line(place: Path) -> N
     assert ended.stages == {"cross": "cut"}
 
 
-def test_what_is_known_of_the_device_is_noted_of_a_run(place: Path) -> None:
+def test_what_is_known_of_the_device_is_noted_of_a_run(place):
     device = dataclasses.replace(ENVIRONMENT, notes={"clock_khz": "1980000", "host": "another"})
     with opened(place) as store:
         begin_search(store, make_plan(environment=device))
@@ -96,7 +93,7 @@ def test_what_is_known_of_the_device_is_noted_of_a_run(place: Path) -> None:
     assert (notes["facts"]["clock_khz"], notes["facts"]["host"]) == ("1980000", "here")
 
 
-def test_merging_again_brings_runs_up_to_date_and_never_back(tmp_path: Path, place: Path) -> None:
+def test_merging_again_brings_runs_up_to_date_and_never_back(tmp_path, place):
     out, early = tmp_path / "out.db", tmp_path / "early.db"
     with opened(place) as store:
         command = store.begin_command(SPEC, ENVIRONMENT, 1)
@@ -145,7 +142,7 @@ def read_all(place: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sound(tmp_path_factory):
     path = tmp_path_factory.mktemp("sound") / "r.db"
     write(path, make_ok(1))
     read_all(path)
@@ -153,7 +150,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda sql: sql[:60])
-def test_a_malformed_note_is_an_error_not_merged(sound: Path, place: Path, damage: str) -> None:
+def test_a_malformed_note_is_an_error_not_merged(sound, place, damage):
     shutil.copy(sound, place)
     tamper(place, damage)
     with pytest.raises(ResultsError) as error:
@@ -170,7 +167,7 @@ def test_a_malformed_note_is_an_error_not_merged(sound: Path, place: Path, damag
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """`mine/x.yaml` was tuned in `mine` into `results/x.db`; now we are one folder above."""
     (tmp_path / "mine" / "results").mkdir(parents=True)
     (tmp_path / "mine" / "x.yaml").touch()
@@ -182,7 +179,7 @@ def tuned(database: str, noted: tuple[str, ...] = ("x.yaml",)) -> TunedSpace:
     return TunedSpace("x", noted, (database,))
 
 
-def test_the_file_lies_beside_the_database_or_above(folder: Path) -> None:
+def test_the_file_lies_beside_the_database_or_above(folder):
     for database in ("mine/results/x.db", "mine/x.db", str(folder / "mine" / "x.db")):
         space = tuned(database)
         assert space.path is not None
@@ -191,8 +188,8 @@ def test_the_file_lies_beside_the_database_or_above(folder: Path) -> None:
 
 
 def test_a_file_that_is_gone_is_tuned_where_it_was_and_a_space_of_python_in_python(
-    folder: Path,
-) -> None:
+    folder,
+):
     gone, python = tuned("far/x.db"), tuned("x.db", ("<space x>",))
     assert (gone.path, gone.file, python.path) == (None, "x.yaml", None)
     assert "folder where you tuned" in gone.place
@@ -204,7 +201,7 @@ def test_a_file_that_is_gone_is_tuned_where_it_was_and_a_space_of_python_in_pyth
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
+def database(tmp_path):
     path = tmp_path / "results.db"
     write(path, dataclasses.replace(make_ok(1), observed={"occupancy": 0.5}), make_ok(2))
     write(path, make_failed(Outcome.TIMEOUT, 3))
@@ -219,13 +216,13 @@ def database(tmp_path: Path) -> Path:
         ("notes = json_set(notes, '$.statistic', 'max')", "statistic: "),
     ],
 )
-def test_a_run_that_was_changed_is_not_continued(database: Path, change: str, fact: str) -> None:
+def test_a_run_that_was_changed_is_not_continued(database, change, fact):
     tamper(database, f"UPDATE runs SET {change}")
     with pytest.raises(ResultsError, match=fact):
         write(database, make_ok(4))
 
 
-def test_a_campaign_that_is_no_number_is_not_counted_on(database: Path) -> None:
+def test_a_campaign_that_is_no_number_is_not_counted_on(database):
     tamper(database, "UPDATE runs SET campaign = 'last'")
     with pytest.raises(ResultsError, match=r"is damaged: .*'last'"), opened(database) as store:
         store.choose_campaign(SPEC, ENVIRONMENT, fresh=False)
@@ -242,7 +239,7 @@ def refusal(database: Path) -> str:
     return str(error.value)
 
 
-def test_the_command_of_the_message_drops_the_trigger(database: Path) -> None:
+def test_the_command_of_the_message_drops_the_trigger(database):
     name = 'it\'s; "x"; DROP TABLE runs; \x1b[31m'
     quoted = name.replace('"', '""')
     tamper(database, f'CREATE TRIGGER "{quoted}" AFTER INSERT ON builds BEGIN SELECT 1; END')
@@ -258,14 +255,12 @@ def test_the_command_of_the_message_drops_the_trigger(database: Path) -> None:
     write(database, make_ok(5))
 
 
-def test_a_view_is_refused_by_a_writer_and_left_alone_by_a_reader(database: Path) -> None:
+def test_a_view_is_refused_by_a_writer_and_left_alone_by_a_reader(database):
     tamper(database, "CREATE VIEW best AS SELECT * FROM runs")
     assert "'DROP VIEW \"best\"'" in refusal(database)
 
 
 @pytest.mark.parametrize("door", [reading, writing])
-def test_a_schema_runs_no_functions_with_side_effects(
-    database: Path, door: Callable[[str], AbstractContextManager[Engine]]
-) -> None:
+def test_a_schema_runs_no_functions_with_side_effects(database, door):
     with door(str(database)) as engine, engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA trusted_schema").scalar() == 0

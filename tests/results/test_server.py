@@ -32,7 +32,7 @@ from harness.results.server import lock_shared_rows
 from harness.search import SearchOptions, resolve_techniques
 from harness.space_file import Spec
 from harness.tuning import Campaign, CampaignPlan
-from tests.helpers.postgres_server import Server, execute, running_server
+from tests.helpers.postgres_server import execute, running_server
 from tests.helpers.replays import FormulaMeasurer, make_spec
 from tests.helpers.results_examples import (
     ENVIRONMENT,
@@ -86,9 +86,7 @@ def stored(url: str, number: int = 0) -> list[int]:
 # ------------------------------------------------------------------ many writers
 
 
-def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(postgres, monkeypatch):
     monkeypatch.setattr("harness.api.running._AGAIN_S", 0.01)
     said: list[str] = []
     with contextlib.ExitStack() as first, opened(postgres) as second:
@@ -110,7 +108,7 @@ def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
     assert re.fullmatch("mvmul on a device in .* written by process .* up to 60 s .*", line)
 
 
-def test_writers_at_once_lose_nothing(postgres: str) -> None:
+def test_writers_at_once_lose_nothing(postgres):
     def work(number: int) -> None:
         order = range(6) if number % 2 else reversed(range(6))
         with opened(postgres) as store:
@@ -128,7 +126,7 @@ def test_writers_at_once_lose_nothing(postgres: str) -> None:
         assert count == (5 if table == "environments" else 1)
 
 
-def test_files_are_merged_into_servers_and_back(postgres: str, tmp_path: Path) -> None:
+def test_files_are_merged_into_servers_and_back(postgres, tmp_path):
     write(tmp_path / "one.db", make_ok(1), make_ok(2))
     write(tmp_path / "two.db", make_ok(2), plan=make_plan(environment=device(2)))
     with opened(postgres) as other:
@@ -148,7 +146,7 @@ def by_campaign(database: Path | str) -> dict[CampaignKey, list[Measurement]]:
     return {key: list(read_back(database, key).measurements()) for key in keys}
 
 
-def test_a_campaign_that_is_written_is_not_merged_into(postgres: str, tmp_path: Path) -> None:
+def test_a_campaign_that_is_written_is_not_merged_into(postgres, tmp_path):
     write(tmp_path / "one.db", make_ok(1), plan=make_plan(environment=device(1)))
     with opened(postgres) as other:
         claimed(other, 1)
@@ -159,7 +157,7 @@ def test_a_campaign_that_is_written_is_not_merged_into(postgres: str, tmp_path: 
 # ---------------------------------------------------------------- foreign content
 
 
-def test_what_harness_cannot_have_written_is_refused(postgres: str) -> None:
+def test_what_harness_cannot_have_written_is_refused(postgres):
     write(postgres, make_ok(1))
     execute(postgres, "CREATE VIEW best AS SELECT min(time) FROM result")  # a user's, left alone
     write(postgres, make_ok(2), plan=make_plan(technique="B"))
@@ -168,7 +166,7 @@ def test_what_harness_cannot_have_written_is_refused(postgres: str) -> None:
         read_back(postgres)
 
 
-def test_a_role_that_only_reads_reads(postgres: str, postgres_server: Server) -> None:
+def test_a_role_that_only_reads_reads(postgres, postgres_server):
     write(postgres, make_ok(1))
     execute(
         postgres,
@@ -198,12 +196,12 @@ def end_sessions(url: str) -> None:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch):
     monkeypatch.setattr(server, "AGAIN_S", 0.05)
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_session_that_was_ended_is_replaced(postgres: str, capsys: Capture) -> None:
+def test_a_session_that_was_ended_is_replaced(postgres, capsys):
     with opened(postgres) as store, opened(postgres) as other:
         search = claimed(store)
         add(store, search, 1)
@@ -217,7 +215,7 @@ def test_a_session_that_was_ended_is_replaced(postgres: str, capsys: Capture) ->
     assert f"{postgres}: connected again" in printed
 
 
-def test_an_unanswered_commit_is_kept(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unanswered_commit_is_kept(postgres, monkeypatch):
     with pytest.raises(ResultsError, match=r"lost; .* is kept"):
         lose_the_answer_of_a_commit(postgres, monkeypatch)
     assert stored(postgres) == [1]
@@ -237,7 +235,7 @@ def lose_the_answer_of_a_commit(url: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("quick")
-def test_two_writers_that_wait_for_each_other_go_on(postgres: str) -> None:
+def test_two_writers_that_wait_for_each_other_go_on(postgres):
     """The server ends one of two transactions that wait for each other's builds."""
     both = threading.Barrier(2, timeout=60)
     specs = [SPEC, dataclasses.replace(SPEC, functions=("another",))]
@@ -266,7 +264,7 @@ def test_two_writers_that_wait_for_each_other_go_on(postgres: str) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_server_that_is_away_is_an_error(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_away_is_an_error(postgres, monkeypatch):
     monkeypatch.setattr(server, "WAIT_S", 0.2)
     with pytest.raises(ResultsError, match="committed before is kept"):
         lose_the_server(postgres, monkeypatch)
@@ -297,7 +295,7 @@ class Refusing:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick", "can_start_postgres")
-def test_a_server_that_is_killed_and_started_again_lost_nothing(capsys: Capture) -> None:
+def test_a_server_that_is_killed_and_started_again_lost_nothing(capsys):
     with running_server() as own:
         url = own.make_database()
         with opened(url) as store:
@@ -314,7 +312,7 @@ def test_a_server_that_is_killed_and_started_again_lost_nothing(capsys: Capture)
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("can_start_postgres")
-def test_a_full_disk_is_a_clear_error_that_keeps_what_was_committed() -> None:
+def test_a_full_disk_is_a_clear_error_that_keeps_what_was_committed():
     with running_server(limit_bytes=4 << 20) as small:  # no file of it grows beyond
         url = small.make_database()
         with pytest.raises(ResultsError, match=r"cannot be written: .*; what was committed before"):
@@ -333,7 +331,7 @@ def fill(url: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_writer_leaves_what_it_committed_and_no_lock(postgres: str) -> None:
+def test_a_killed_writer_leaves_what_it_committed_and_no_lock(postgres):
     with writer(postgres, commits=5) as process:
         busy = pytest.raises(DatabaseBusy, match=f"process {process.pid} on")
         with opened(postgres) as store, busy:
@@ -410,7 +408,7 @@ class Asking(FormulaMeasurer):
         self.states |= set(execute(self._url, sql))
 
 
-def test_no_transaction_is_open_while_measuring(postgres: str, tmp_path: Path) -> None:
+def test_no_transaction_is_open_while_measuring(postgres, tmp_path):
     measurer = Asking(postgres)
     tune(postgres, make_spec(tmp_path), measurer=measurer)
     assert len(measurer.asked) > 6
@@ -418,7 +416,7 @@ def test_no_transaction_is_open_while_measuring(postgres: str, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_campaign_whose_connection_is_often_lost_ends(postgres: str, tmp_path: Path) -> None:
+def test_a_campaign_whose_connection_is_often_lost_ends(postgres, tmp_path):
     spec, undisturbed = make_spec(tmp_path), str(tmp_path / "undisturbed.db")
     asked = tune(undisturbed, spec)
     cut = Cutting(postgres, every=31)

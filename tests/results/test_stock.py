@@ -10,8 +10,7 @@ from __future__ import annotations
 import pickle
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import Engine, Table
 
 from harness.core.errors import ResultsError
 from harness.core.plain_pickle import load_compressed
@@ -51,12 +49,12 @@ SIZES = (32, 64, 96, 128, 192, 256, 384)
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
+def database(tmp_path):
     return Path(shutil.copy(STOCK, tmp_path / "stock.db"))
 
 
 @pytest.fixture(scope="module")
-def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def imported(tmp_path_factory):
     """A database into which OpenTuner's was merged."""
     return imported_from(STOCK, tmp_path_factory.mktemp("imported"))
 
@@ -71,7 +69,7 @@ def results(database: Path) -> Results:
     return found
 
 
-def test_every_result_is_a_measurement_with_one_sample(imported: Path) -> None:
+def test_every_result_is_a_measurement_with_one_sample(imported):
     stored = results(imported)
     assert [dict(problem) for problem in stored.measured] == [{"size": size} for size in SIZES]
     sql = (
@@ -89,7 +87,7 @@ def test_every_result_is_a_measurement_with_one_sample(imported: Path) -> None:
     assert {m.timing and m.timing.count for m, _ in measured} == {1}
 
 
-def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported: Path) -> None:
+def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported):
     campaign = results(imported).campaign
     environment = campaign.environment
     assert environment.backend == "opentuner"
@@ -99,7 +97,7 @@ def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported:
     assert campaign.space_name == "mmm_block"
 
 
-def test_a_tree_is_learnt_from_several_sizes(imported: Path, capsys: Capture) -> None:
+def test_a_tree_is_learnt_from_several_sizes(imported, capsys):
     assert analyse([str(imported)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "results of OpenTuner alone (objective MinimizeTime)" in out
@@ -111,7 +109,7 @@ def counts(database: Path) -> dict[str, int]:
     return {name: count(database, name) for name in stock.NAMES if not name.startswith("bandit")}
 
 
-def test_merged_again_and_grown_it_is_there_once(tmp_path: Path, database: Path) -> None:
+def test_merged_again_and_grown_it_is_there_once(tmp_path, database):
     out, last = tmp_path / "out.db", "(SELECT max(id) FROM result)"
     ended = "UPDATE tuning_run SET end_date = '2000-01-01 00:00:00.000000'"
     before = f"DELETE FROM desired_result WHERE result_id = {last}"
@@ -124,9 +122,7 @@ def test_merged_again_and_grown_it_is_there_once(tmp_path: Path, database: Path)
 
 
 @pytest.mark.parametrize("dropped", [[schema.measurements], reversed(schema.OURS)])
-def test_without_our_tables_a_database_is_one_of_opentuner(
-    tmp_path: Path, dropped: Iterable[Table]
-) -> None:
+def test_without_our_tables_a_database_is_one_of_opentuner(tmp_path, dropped):
     ours, second = tmp_path / "ours.db", SPEC.inputs[1]
     failed = make_failed(Outcome.TIMEOUT, 2)
     write(ours, make_ok(1, [1e-3, 2e-3, 4e-3]), failed)
@@ -143,7 +139,7 @@ def test_without_our_tables_a_database_is_one_of_opentuner(
     assert [m.time_s for m in measured] == [2e-3, float("inf"), 5e-3]
 
 
-def test_results_of_several_machines_are_not_mixed(tmp_path: Path, database: Path) -> None:
+def test_results_of_several_machines_are_not_mixed(tmp_path, database):
     tamper(
         database,
         "INSERT INTO machine (id, name) VALUES (9, 'another');"
@@ -154,9 +150,7 @@ def test_results_of_several_machines_are_not_mixed(tmp_path: Path, database: Pat
 
 
 @pytest.mark.parametrize("door", [reading, writing])
-def test_other_commands_say_how_to_import_it(
-    database: Path, door: Callable[[str], AbstractContextManager[Engine]]
-) -> None:
+def test_other_commands_say_how_to_import_it(database, door):
     before = database.read_bytes()
     with pytest.raises(ResultsError, match=r"merge NEW.db .*stock.db"), door(str(database)):
         pass
@@ -167,7 +161,7 @@ def test_other_commands_say_how_to_import_it(
 
 
 @pytest.mark.parametrize(("table", "column"), [(t, c) for t, cs in PICKLED.items() for c in cs])
-def test_pickled_code_is_refused(database: Path, capsys: Capture, table: str, column: str) -> None:
+def test_pickled_code_is_refused(database, capsys, table, column):
     planted = database.with_name("planted")
     data = pickle.dumps(Planted(planted)).hex()
     tamper(database, f"UPDATE {table} SET {column} = x'{data}' WHERE id = 1")
@@ -191,9 +185,7 @@ def test_pickled_code_is_refused(database: Path, capsys: Capture, table: str, co
         "UPDATE configuration SET data = x'5d2e'",  # a list
     ],
 )
-def test_what_opentuner_cannot_have_written_is_damage(
-    database: Path, change: str, capsys: Capture
-) -> None:
+def test_what_opentuner_cannot_have_written_is_damage(database, change, capsys):
     tamper(database, change)
     assert merge([str(database.with_name("all.db")), str(database)]) == 2
     assert "stock.db is damaged: " in capsys.readouterr().err
@@ -202,9 +194,7 @@ def test_what_opentuner_cannot_have_written_is_damage(
 # ------------------------------------------------------------------------------- values
 
 
-def test_a_dispatcher_is_written_that_only_chooses(
-    imported: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_dispatcher_is_written_that_only_chooses(imported, tmp_path, capsys):
     out = tmp_path / "out"
     assert dispatch([str(imported), "-o", str(out), "--choice", "tree"]) == 0
     assert recheck([str(out)]) == 2
@@ -264,13 +254,13 @@ def rows_of(
         ({"flag": None, "size": np.int64(4)}, {"flag": None, "size": 4}),
     ],
 )
-def test_configurations_have_plain_values(data: dict[str, object], expected: object) -> None:
+def test_configurations_have_plain_values(data, expected):
     (row,) = rows_of(data)["configurations"]
     assert row["parameters"] == expected
 
 
 @pytest.mark.parametrize("data", [[1], {"a-b": 1, "a_b": 2}, {"a": float("nan")}])
-def test_other_data_are_no_configuration(data: object) -> None:
+def test_other_data_are_no_configuration(data):
     with pytest.raises(ValueError, match="configuration 1"):
         rows_of(data)
 
@@ -285,13 +275,13 @@ def test_other_data_are_no_configuration(data: object) -> None:
         ({}, "crashed", "None"),
     ],
 )
-def test_states_are_outcomes(cells: dict[str, object], outcome: str, fact: str) -> None:
+def test_states_are_outcomes(cells, outcome, fact):
     (row,) = rows_of({}, result=cells)["measurements"]
     assert row["outcome"] == outcome
     assert row["message"].endswith(fact)
 
 
-def test_other_objectives_are_observations() -> None:
+def test_other_objectives_are_observations():
     cells = {"time": 2, "accuracy": 0.5, "size": float("inf")}
     (found,) = rows_of({}, result=cells)["measurements"]
     assert (found["samples_s"], found["observed"]) == ((2.0,), {"accuracy": 0.5})
@@ -312,7 +302,7 @@ def test_other_objectives_are_observations() -> None:
         ({"extra": pickle.dumps(7, 2)}, 5, {"size": 5, "extra": 7}),
     ],
 )
-def test_features_of_an_input(problem: dict[str, object], size: int, expected: object) -> None:
+def test_features_of_an_input(problem, size, expected):
     (row,) = rows_of({}, problem=problem, size=size)["inputs"]
     assert row["features"] == expected
 
@@ -326,9 +316,7 @@ def test_features_of_an_input(problem: dict[str, object], size: int, expected: o
         ([16, None, 8], "enum", [None, 8, 16]),
     ],
 )
-def test_parameters_are_described_by_their_values(
-    values: list[object], kind: str, ordered: list[object]
-) -> None:
+def test_parameters_are_described_by_their_values(values, kind, ordered):
     (space,) = rows_of(*({"p": value} for value in values))["spaces"]
     found = space["parameters"]["p"]
     assert (found["kind"], found["default"], found["values"]) == (kind, values[0], ordered)

@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> Spec:
+def spec(tmp_path):
     return make_spec(tmp_path)
 
 
@@ -73,7 +73,7 @@ class Stock:
 
 
 @pytest.fixture
-def on_formula(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FormulaMeasurer:
+def on_formula(monkeypatch, tmp_path):
     """The device is the formula, and the folder that of the test."""
     measurer = FormulaMeasurer()
     monkeypatch.setattr("harness.search.interface.open_measurer", lambda *_, **__: (measurer, ""))
@@ -82,7 +82,7 @@ def on_formula(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FormulaMeasur
 
 
 @pytest.fixture
-def stock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def stock(tmp_path, monkeypatch):
     """Run stock OpenTuner in an empty folder; its logging would replace pytest's."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tuningrunmain, "init_logging", lambda: None)
@@ -93,13 +93,13 @@ def stock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_program_in_opentuners_usual_form_tunes_and_is_analysed(
-    spec: Spec,
-    on_formula: FormulaMeasurer,
-    stock: Any,
-    tmp_path: Path,
-    capsys: Capture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    spec,
+    on_formula,
+    stock,
+    tmp_path,
+    capsys,
+    monkeypatch,
+):
     problem = dict(spec.inputs[0])
     words = [str(spec.path), json.dumps(problem), "--test-limit=3", "--no-dups"]
     monkeypatch.setattr(sys, "argv", ["tune_with_opentuner.py", *words])
@@ -118,7 +118,7 @@ def test_a_program_in_opentuners_usual_form_tunes_and_is_analysed(
     assert report["time_s"] == final["time_s"]
 
 
-def test_the_database_has_what_was_measured(spec: Spec, stock: Any) -> None:
+def test_the_database_has_what_was_measured(spec, stock):
     measurer = FormulaMeasurer()
     run = stock(make_interface(spec, measurer, "--test-limit=25", "--no-dups"))
     results = run.rows(models.Result)
@@ -135,9 +135,7 @@ def test_the_database_has_what_was_measured(spec: Spec, stock: Any) -> None:
     assert Input(json.loads(row.path)) == problem
 
 
-def test_a_configuration_is_measured_once_and_handed_back_as_measured(
-    spec: Spec, stock: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_configuration_is_measured_once_and_handed_back_as_measured(spec, stock, monkeypatch):
     swarm = next(t for t in opentuner.search.technique.the_registry if t.name == "pso-OX1")
     monkeypatch.setattr(swarm, "N", 8)  # particles, for some generations of few tests
     measurer = FormulaMeasurer()
@@ -150,7 +148,7 @@ def test_a_configuration_is_measured_once_and_handed_back_as_measured(
     assert final == min(asked, key=lambda config: formula_s(spec.inputs[0], config))
 
 
-def test_a_technique_may_change_the_configuration_that_it_asked_for(spec: Spec, stock: Any) -> None:
+def test_a_technique_may_change_the_configuration_that_it_asked_for(spec, stock):
     driver = stock(make_interface(spec, FormulaMeasurer(), "--test-limit=1")).main.search_driver
     proposed = driver.manipulator.random()
     stored = driver.get_configuration(proposed)
@@ -158,7 +156,7 @@ def test_a_technique_may_change_the_configuration_that_it_asked_for(spec: Spec, 
     assert Config(stored.data).digest == stored.hash
 
 
-def test_requests_for_one_configuration_have_one_result(tmp_path: Path, stock: Any) -> None:
+def test_requests_for_one_configuration_have_one_result(tmp_path, stock):
     small = small_space("BLOCK: {values: [16, 64, 256], default: 64}", 1)
     measurer = FormulaMeasurer(lambda _, config: float(str(config["BLOCK"])))
     # Of several repeated requests in a generation, OpenTuner answers the last one for all.
@@ -171,7 +169,7 @@ def test_requests_for_one_configuration_have_one_result(tmp_path: Path, stock: A
     assert all(r.result.configuration_id == r.configuration_id for r in requests)
 
 
-def test_builds_are_started_together_with_parallel_compile(spec: Spec, stock: Any) -> None:
+def test_builds_are_started_together_with_parallel_compile(spec, stock):
     class Expecting(FormulaMeasurer):
         expected: list[Config]
 
@@ -188,7 +186,7 @@ def test_builds_are_started_together_with_parallel_compile(spec: Spec, stock: An
 
 
 @pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.WRONG_RESULT])
-def test_a_failure_is_never_the_fastest(spec: Spec, outcome: Outcome) -> None:
+def test_a_failure_is_never_the_fastest(spec, outcome):
     interface = make_interface(spec, FormulaMeasurer())
     failed = Measurement(interface.space.default, interface.problem, outcome, message="why")
     result = interface.result(None, failed)
@@ -197,9 +195,7 @@ def test_a_failure_is_never_the_fastest(spec: Spec, outcome: Outcome) -> None:
     assert interface.best is None
 
 
-def test_harness_own_driver_measures_through_it(
-    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_harness_own_driver_measures_through_it(spec, tmp_path, monkeypatch):
     configs, run, measurer = list[Config](), InputInterface.run, FormulaMeasurer()
 
     def noting_run(self: InputInterface, desired_result: Any, *words: Any) -> Any:
@@ -224,21 +220,19 @@ def test_harness_own_driver_measures_through_it(
         ({"m": 16, "n": [8]}, r"\{'m': 16, 'n': \[8\]\}"),
     ],
 )
-def test_a_wrong_input_is_named_before_a_device_is_opened(
-    problem: Any, fact: str, spec: Spec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_input_is_named_before_a_device_is_opened(problem, fact, spec, monkeypatch):
     monkeypatch.setattr("harness.search.interface.open_measurer", None)
     with pytest.raises(harness.HarnessError, match=fact):
         MeasurementInterface(spec, problem)
 
 
-def test_a_technique_of_harness_is_refused(spec: Spec) -> None:
+def test_a_technique_of_harness_is_refused(spec):
     args = ArgumentParser(parents=opentuner.argparsers()).parse_args(["-t", "GaussianProcess"])
     with pytest.raises(harness.HarnessError, match="GaussianProcess"):
         MeasurementInterface(spec, spec.inputs[0], args)
 
 
-def test_the_default_and_seeds_come_first(spec: Spec, on_formula: FormulaMeasurer) -> None:
+def test_the_default_and_seeds_come_first(spec, on_formula):
     problem = spec.inputs[0]
     seeds = [{"BLOCK": 512, "TILE": 2}, {}]
     with MeasurementInterface(spec, problem, seed_configurations=seeds) as interface:
@@ -254,9 +248,7 @@ def test_the_default_and_seeds_come_first(spec: Spec, on_formula: FormulaMeasure
             MeasurementInterface(spec, problem, seed_configurations=[seed])
 
 
-def test_an_input_without_a_legal_configuration_is_refused(
-    tmp_path: Path, on_formula: FormulaMeasurer
-) -> None:
+def test_an_input_without_a_legal_configuration_is_refused(tmp_path, on_formula):
     text = SPACE.replace("  - UNROLL <= TILE", "  - n > 32")
     closed = []
     on_formula.close = lambda: closed.append(True)  # type: ignore[method-assign]
@@ -266,9 +258,7 @@ def test_an_input_without_a_legal_configuration_is_refused(
     assert closed == [True]
 
 
-def test_the_final_file_replaces_only_that_of_harness(
-    spec: Spec, on_formula: FormulaMeasurer
-) -> None:
+def test_the_final_file_replaces_only_that_of_harness(spec, on_formula):
     interface = MeasurementInterface(spec, spec.inputs[0])
     configuration = models.Configuration(data=dict(interface.space.default))
     interface.save_final_config(configuration)
@@ -297,7 +287,7 @@ print(measured.outcome, *[child.pid for child in psutil.Process().children(recur
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("opencl_of_commands")
-def test_a_program_that_does_not_close_it_leaves_no_process() -> None:
+def test_a_program_that_does_not_close_it_leaves_no_process():
     done = subprocess.run(
         [sys.executable, "-c", UNCLOSED], cwd=ROOT, capture_output=True, text=True, timeout=120
     )

@@ -54,7 +54,7 @@ def inverse_s(config: Config) -> float:
 
 
 @pytest.fixture(scope="module")
-def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
+def space(tmp_path_factory):
     spec = make_spec(tmp_path_factory.mktemp("valley"), VALLEY)
     return ConstrainedSpace.of(spec, GIVEN, None)
 
@@ -116,7 +116,7 @@ def best_after(tests: int, technique: str, seed: int, folder: Path) -> float:
     return report.best.time_s
 
 
-def test_the_model_finds_the_best_of_a_valley_that_draws_miss(tmp_path: Path) -> None:
+def test_the_model_finds_the_best_of_a_valley_that_draws_miss(tmp_path):
     seeds = range(2)
     modelled = [best_after(40, "GaussianProcess", seed, tmp_path) for seed in seeds]
     drawn = [best_after(40, "UniformRandom", seed, tmp_path) for seed in seeds]
@@ -124,7 +124,7 @@ def test_the_model_finds_the_best_of_a_valley_that_draws_miss(tmp_path: Path) ->
     assert min(drawn) > BEST_S
 
 
-def test_it_learns_from_results_that_others_asked_for(space: Space) -> None:
+def test_it_learns_from_results_that_others_asked_for(space):
     guided = Guided(space)
     for config in space.sample(random.Random(1), 60):
         guided.add_result(config, valley_s(config))
@@ -133,7 +133,7 @@ def test_it_learns_from_results_that_others_asked_for(space: Space) -> None:
     assert np.mean([valley_s(other) < valley_s(proposal) for other in space]) < 0.02
 
 
-def test_a_failure_is_not_proposed_again_and_its_neighbours_are_avoided(space: Space) -> None:
+def test_a_failure_is_not_proposed_again_and_its_neighbours_are_avoided(space):
     def half_fails_s(config: Config) -> float:
         return float("inf") if config["C"] == 3 else valley_s(config)
 
@@ -143,7 +143,7 @@ def test_a_failure_is_not_proposed_again_and_its_neighbours_are_avoided(space: S
     assert failures < 20
 
 
-def test_where_next_to_nothing_works_it_goes_on_and_repeats_nothing(space: Space) -> None:
+def test_where_next_to_nothing_works_it_goes_on_and_repeats_nothing(space):
     guided, working = Guided(space), set(space.sample(random.Random(8), 40))
     asked = []
     for _ in range(40):
@@ -158,7 +158,7 @@ def test_where_next_to_nothing_works_it_goes_on_and_repeats_nothing(space: Space
 
 
 @pytest.mark.parametrize("results", [0, 1, 30])
-def test_proposals_that_wait_for_results_are_not_proposed_again(results: int, space: Space) -> None:
+def test_proposals_that_wait_for_results_are_not_proposed_again(results, space):
     guided = Guided(space)
     known = space.sample(random.Random(2), results)
     for config in known:
@@ -171,7 +171,7 @@ def test_proposals_that_wait_for_results_are_not_proposed_again(results: int, sp
 # ------------------------------------------------------------------------------- prior
 
 
-def test_the_favourites_of_a_prior_come_first_in_their_order(space: Space) -> None:
+def test_the_favourites_of_a_prior_come_first_in_their_order(space):
     guided = Guided(space, other_device(space, valley_s, device=7.0))
     guided.add_result(space.default, valley_s(space.default))
     asked = guided.generation(3)
@@ -179,7 +179,7 @@ def test_the_favourites_of_a_prior_come_first_in_their_order(space: Space) -> No
     assert [valley_s(config) for config in asked] == fastest
 
 
-def test_favourites_that_fail_are_followed_by_the_next(space: Space) -> None:
+def test_favourites_that_fail_are_followed_by_the_next(space):
     guided = Guided(space, other_device(space, valley_s))
     asked = []
     for _ in range(10):
@@ -190,14 +190,14 @@ def test_favourites_that_fail_are_followed_by_the_next(space: Space) -> None:
     assert asked == sorted(map(valley_s, space))[:10]
 
 
-def test_a_prior_that_misleads_is_dropped_and_the_best_is_found(space: Space) -> None:
+def test_a_prior_that_misleads_is_dropped_and_the_best_is_found(space):
     guided = Guided(space, other_device(space, inverse_s))
     found = list(guided.search(valley_s, 60))
     assert found[0] == max(map(valley_s, space))
     assert min(found) == BEST_S
 
 
-def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Space) -> None:
+def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space):
     rng = random.Random(5)
     transfer = other_device(space, lambda config: 300 * valley_s(config) * rng.uniform(0.7, 1.4))
     guided = Guided(space, transfer)
@@ -205,14 +205,14 @@ def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Sp
     assert min(found) == BEST_S
 
 
-def test_an_empty_prior_is_no_hindrance(space: Space) -> None:
+def test_an_empty_prior_is_no_hindrance(space):
     """All source rows are illegal here."""
     positions = np.array([[10, 15, 0, 0], [10, 14, 0, 0]], dtype=np.int32)
     transfer = TransferData(GIVEN, (SourceTask(positions, np.array([1.0, 2.0])),))
     assert min(Guided(space, transfer).search(valley_s, 60)) == BEST_S
 
 
-def test_a_space_of_one_point_and_inputs_of_words_has_no_prior() -> None:
+def test_a_space_of_one_point_and_inputs_of_words_has_no_prior():
     one = ConstrainedSpace([Parameter("BLOCK", "ordered", (64,), "launch", 64)])
     tall = SourceTask(one.encode_all([one.default]), np.array([1.0]), Input({"kind": "tall"}))
     guided = Guided(one, TransferData(Input({"kind": "wide"}), (tall,)))
@@ -225,7 +225,7 @@ def test_a_space_of_one_point_and_inputs_of_words_has_no_prior() -> None:
 
 
 @pytest.mark.parametrize(("seed", "digest"), [(0, "e6d74cde46e6b5eb"), (1, "d0ef4fca58244220")])
-def test_auto_proposes_for_a_seed_the_same(seed: int, digest: str, tmp_path: Path) -> None:
+def test_auto_proposes_for_a_seed_the_same(seed, digest, tmp_path):
     """Two inputs, of which the second learns from the first. Where a change of the proposals is
     meant, `python -m benchmarks.search` says what it is worth."""
     asked = FormulaMeasurer()
@@ -235,7 +235,7 @@ def test_auto_proposes_for_a_seed_the_same(seed: int, digest: str, tmp_path: Pat
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest
 
 
-def test_a_uniform_draw_has_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_uniform_draw_has_another_name(tmp_path, monkeypatch):
     monkeypatch.setattr(Memory, "unseen", lambda self, _: self.space.encode_all([]))
     ran(make_spec(tmp_path), tmp_path / "r.db", technique=["GaussianProcess"], test_limit=12)
     drawn = query(tmp_path / "r.db", "select distinct requestor from desired_result")
@@ -252,7 +252,7 @@ def remembered(space: Space, configs: Sequence[Config]) -> Memory:
     return memory
 
 
-def test_a_sample_has_all_results_and_of_too_many_the_fastest_and_others(space: Space) -> None:
+def test_a_sample_has_all_results_and_of_too_many_the_fastest_and_others(space):
     few, many = (space.sample(random.Random(3), count) for count in (200, 1000))
     assert sorted(remembered(space, few).sample().times_s) == sorted(map(valley_s, few))
     times_s = sorted(map(valley_s, many))
@@ -262,7 +262,7 @@ def test_a_sample_has_all_results_and_of_too_many_the_fastest_and_others(space: 
     assert max(sample.times_s) > times_s[700]
 
 
-def test_points_of_a_sample_are_those_of_their_times(space: Space) -> None:
+def test_points_of_a_sample_are_those_of_their_times(space):
     configs = space.sample(random.Random(4), 300)
     memory = remembered(space, configs)
     points = memory.encoder.points(space.encode_all(configs))

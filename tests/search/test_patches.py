@@ -34,7 +34,7 @@ technique = opentuner.search.technique
 # Techniques that are offered
 
 
-def test_techniques_that_are_offered_are_registered_once() -> None:
+def test_techniques_that_are_offered_are_registered_once():
     names = [t.name for t in technique.all_techniques()[0]]
     assert [names.count(name) for name in techniques()] == [1] * len(techniques())
     assert "AUCBanditMetaTechniqueA" in techniques()
@@ -43,14 +43,14 @@ def test_techniques_that_are_offered_are_registered_once() -> None:
 # The process
 
 
-def test_another_opentuner_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_opentuner_version_is_refused(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.8.9")
     with pytest.raises(HarnessError, match=r"0\.8\.8 .*0\.8\.9"):
         patches.apply.__wrapped__()
 
 
 @pytest.mark.slow
-def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path: Path) -> None:
+def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path):
     code = (
         "import logging; before = logging.Formatter\n"
         "from harness.search import patches; patches.apply()\n"
@@ -68,7 +68,7 @@ def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_search_writes_only_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_writes_only_its_database(tmp_path, monkeypatch):
     spec, here = make_spec(tmp_path), tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -81,9 +81,7 @@ def test_search_writes_only_its_database(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("name", ["DifferentialEvolution", "AUCBanditMetaTechniqueA"])
-def test_seed_repeats_under_another_clock(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seed_repeats_under_another_clock(name, tmp_path, monkeypatch):
     evolution = next(t for t in technique.the_registry if t.name.startswith("Differential"))
     monkeypatch.setattr(evolution, "population_size", 6)  # for some generations of few tests
     asked = []
@@ -95,12 +93,12 @@ def test_seed_repeats_under_another_clock(
     assert asked[0] == asked[1]
 
 
-def test_requests_of_harness_driver_are_no_objects_of_the_database() -> None:
+def test_requests_of_harness_driver_are_no_objects_of_the_database():
     values = {"configuration": None, "requestor": "a", "generation": 0, "request_date": None}
     assert type(technique.DesiredResult(**values, tuning_run=None)) is patches.Request
 
 
-def test_a_configuration_that_was_not_measured_is_the_slowest() -> None:
+def test_a_configuration_that_was_not_measured_is_the_slowest():
     objective = opentuner.search.objective.MinimizeTime()
     times = {"measured": [SimpleNamespace(time=1.0)], "not measured": []}
     objective.driver = SimpleNamespace(results_query=lambda config: times[config])
@@ -109,7 +107,7 @@ def test_a_configuration_that_was_not_measured_is_the_slowest() -> None:
     assert objective.config_compare("not measured", "not measured") == 0
 
 
-def test_a_swarm_moves_the_particle_and_not_its_parents() -> None:
+def test_a_swarm_moves_the_particle_and_not_its_parents():
     from opentuner.search.manipulator import EnumParameter
 
     particle, parent = {"LAYOUT": "row"}, {"LAYOUT": "block"}
@@ -118,7 +116,7 @@ def test_a_swarm_moves_the_particle_and_not_its_parents() -> None:
     assert (particle, parent) == ({"LAYOUT": "block"}, {"LAYOUT": "block"})
 
 
-def test_a_swarm_sets_booleans_of_python(tmp_path: Path) -> None:
+def test_a_swarm_sets_booleans_of_python(tmp_path):
     space = ConstrainedSpace.of(make_spec(tmp_path), Input({"m": 64, "n": 4096}), None)
     manipulator = SpaceManipulator(space, random.Random(0))
     (cache,) = [parameter for parameter in manipulator.params if parameter.name == "CACHE"]
@@ -130,7 +128,7 @@ def test_a_swarm_sets_booleans_of_python(tmp_path: Path) -> None:
 # OpenTuner's own driver; tests/search/test_interface.py runs it
 
 
-def test_the_times_of_its_log_are_seconds() -> None:
+def test_the_times_of_its_log_are_seconds():
     words = opentuner.tuningrunmain.the_logging_config["formatters"]["console"]
     formatter = DictConfigurator({"version": 1}).configure_formatter(words)
     record = logging.makeLogRecord({"msg": "now"})

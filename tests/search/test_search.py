@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from harness.search import EndReason, driver
 from harness.search.driver import Driver
 from harness.search.manipulator import SpaceManipulator
 from harness.space import ConstrainedSpace
-from harness.space_file import Parameter, Spec
+from harness.space_file import Parameter
 from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, ran
 from tests.helpers.results_examples import query, tamper
 
@@ -35,9 +34,7 @@ ONE_INPUT = SPACE.replace(", {m: 4096, n: 64}", "")
         ("ordered", (1, 2, 3, 4, 6), 4),
     ],
 )
-def test_numbers_in_order_are_searched_by_position(
-    kind: str, values: tuple[Value, ...], place: int
-) -> None:
+def test_numbers_in_order_are_searched_by_position(kind, values, place):
     parameter = Parameter("P", kind, values, "source", values[0])
     (made,) = SpaceManipulator(ConstrainedSpace([parameter]), random.Random(0)).params
     assert isinstance(made, IntegerParameter)
@@ -47,7 +44,7 @@ def test_numbers_in_order_are_searched_by_position(
     assert (config["P"], made.get_value(config)) == (values[place], place)
 
 
-def test_a_flag_without_an_order_is_an_enumeration() -> None:
+def test_a_flag_without_an_order_is_an_enumeration():
     for values in ((None, "ca", "cg"), (None, 3, 1), (None, 16)):
         flag = Parameter("F", "enum", values, "flag", None, "nvcc")
         (made,) = SpaceManipulator(ConstrainedSpace([flag]), random.Random(0)).params
@@ -55,16 +52,16 @@ def test_a_flag_without_an_order_is_an_enumeration() -> None:
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> Spec:
+def spec(tmp_path):
     return make_spec(tmp_path)
 
 
 @pytest.fixture
-def manipulator(spec: Spec) -> SpaceManipulator:
+def manipulator(spec):
     return SpaceManipulator(ConstrainedSpace.of(spec, spec.inputs[0], None), random.Random(0))
 
 
-def test_each_kind_of_parameter_has_its_opentuner_parameter(manipulator: SpaceManipulator) -> None:
+def test_each_kind_of_parameter_has_its_opentuner_parameter(manipulator):
     kinds = {
         "BLOCK": IntegerParameter,
         "TILE": IntegerParameter,
@@ -78,7 +75,7 @@ def test_each_kind_of_parameter_has_its_opentuner_parameter(manipulator: SpaceMa
         assert isinstance(parameter, kinds[parameter.name])
 
 
-def test_an_illegal_proposal_becomes_a_legal_neighbour(spec: Spec) -> None:
+def test_an_illegal_proposal_becomes_a_legal_neighbour(spec):
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     proposed = {**space.default, "UNROLL": 3}
     assert space.why_illegal(proposed) == "`UNROLL <= TILE` is false with UNROLL=3, TILE=1"
@@ -87,14 +84,14 @@ def test_an_illegal_proposal_becomes_a_legal_neighbour(spec: Spec) -> None:
     assert sum(proposed[name] != value for name, value in space.default.items()) <= 2
 
 
-def test_values_of_another_type_are_another_configuration(manipulator: SpaceManipulator) -> None:
+def test_values_of_another_type_are_another_configuration(manipulator):
     config = manipulator.seed_config()
     for key in (manipulator.key, manipulator.hash_config):
         assert len({key({**config, "TILE": value}) for value in (1, 1.0, True, "1")}) == 4
         assert key(dict(reversed(config.items()))) == key(config)
 
 
-def test_each_input_is_a_run_and_starts_from_earlier_winners(spec: Spec, tmp_path: Path) -> None:
+def test_each_input_is_a_run_and_starts_from_earlier_winners(spec, tmp_path):
     database = tmp_path / "r.db"
     first = ran(spec, database, test_limit=12)
     winner = first.reports[0].best
@@ -130,7 +127,7 @@ class Asked(FormulaMeasurer):
         self.expected += configs
 
 
-def test_a_measurer_hears_the_best_time_and_what_was_not_measured_yet(tmp_path: Path) -> None:
+def test_a_measurer_hears_the_best_time_and_what_was_not_measured_yet(tmp_path):
     spec, first, again = make_spec(tmp_path, ONE_INPUT), Asked(), Asked()
     tests = ran(spec, tmp_path / "r.db", first, test_limit=15).tests
     bests = [test.best and test.best.time_s for test in tests]
@@ -142,7 +139,7 @@ def test_a_measurer_hears_the_best_time_and_what_was_not_measured_yet(tmp_path: 
     assert set(again.expected) >= {config for _, config in again.asked} != set()
 
 
-def test_an_interrupted_run_goes_on_and_repeats_nothing(spec: Spec, tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on_and_repeats_nothing(spec, tmp_path):
     whole, cut, rest = FormulaMeasurer(), FormulaMeasurer(stop_after=9), FormulaMeasurer()
     database = tmp_path / "r.db"
     expected = ran(spec, tmp_path / "whole.db", whole, test_limit=15)
@@ -159,8 +156,8 @@ def test_an_interrupted_run_goes_on_and_repeats_nothing(spec: Spec, tmp_path: Pa
 
 
 def test_a_replay_that_is_written_in_one_go_stores_what_a_search_stores(
-    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    spec, tmp_path, monkeypatch
+):
     stored = []
     monkeypatch.setattr(driver, "WRITE_EVERY_S", float("inf"))
     for is_replay in (False, True):
@@ -187,8 +184,8 @@ STORED = (
 
 @pytest.mark.parametrize("is_replay", [True, False])
 def test_a_technique_that_fails_ends_the_run_with_its_own_error(
-    is_replay: bool, spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    is_replay, spec, tmp_path, monkeypatch
+):
     from opentuner.search.technique import PureRandom  # patched, since harness.search is here
 
     measurer, database = FormulaMeasurer(), tmp_path / "r.db"
@@ -211,8 +208,8 @@ def test_a_technique_that_fails_ends_the_run_with_its_own_error(
 
 
 def test_a_search_that_has_ended_is_reported_again_without_its_techniques(
-    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    spec, tmp_path, monkeypatch
+):
     before = ran(spec, tmp_path / "r.db", test_limit=12)
     again = FormulaMeasurer()
     monkeypatch.setattr(Driver, "main", None)
@@ -227,16 +224,14 @@ def test_a_search_that_has_ended_is_reported_again_without_its_techniques(
         assert sum(test.outcomes.values()) == test.ordinal == test.total == last.total
 
 
-def test_an_ended_search_has_its_tests_after_a_higher_limit(spec: Spec, tmp_path: Path) -> None:
+def test_an_ended_search_has_its_tests_after_a_higher_limit(spec, tmp_path):
     for limit in (4, 6, 4, 4):
         searched = ran(spec, tmp_path / "r.db", test_limit=limit).campaign.searched
         assert {search.tests for search in searched.values()} == {limit}
 
 
 @pytest.mark.parametrize("ended", list(EndReason)[:3])
-def test_a_note_that_a_search_has_ended_is_believed_only_with_its_tests(
-    ended: EndReason, spec: Spec, tmp_path: Path
-) -> None:
+def test_a_note_that_a_search_has_ended_is_believed_only_with_its_tests(ended, spec, tmp_path):
     ran(spec, tmp_path / "r.db", test_limit=5)
     notes = json.dumps({"ended": ended.value})  # as if tests of a longer run were lost
     tamper(tmp_path / "r.db", f"UPDATE runs SET test_limit = 9, notes = '{notes}'")
@@ -251,8 +246,8 @@ def test_a_note_that_a_search_has_ended_is_believed_only_with_its_tests(
     [("AUCBanditMetaTechniqueA", 8, 16), ("AUCBanditMetaTechniqueA", 1, 7), ("auto", 8, 12)],
 )
 def test_a_larger_budget_goes_on_from_the_tests_that_were_made(
-    technique: str, first: int, then: int, spec: Spec, tmp_path: Path
-) -> None:
+    technique, first, then, spec, tmp_path
+):
     more, options = FormulaMeasurer(), {"technique": [technique]}
     before = ran(spec, tmp_path / "r.db", test_limit=first, **options)
     after = ran(spec, tmp_path / "r.db", more, test_limit=then, **options)
@@ -263,14 +258,14 @@ def test_a_larger_budget_goes_on_from_the_tests_that_were_made(
     assert len(more.asked) <= 2 * (then - first) + winners_elsewhere
 
 
-def test_fresh_measures_everything_anew(spec: Spec, tmp_path: Path) -> None:
+def test_fresh_measures_everything_anew(spec, tmp_path):
     first, again = FormulaMeasurer(), FormulaMeasurer()
     ran(spec, tmp_path / "r.db", first, test_limit=8)
     ran(spec, tmp_path / "r.db", again, test_limit=8, fresh=True)
     assert again.asked == first.asked
 
 
-def test_a_failed_configuration_never_wins_and_has_its_reason(spec: Spec, tmp_path: Path) -> None:
+def test_a_failed_configuration_never_wins_and_has_its_reason(spec, tmp_path):
     measurer = FormulaMeasurer(lambda problem, config: float("inf") if config["CACHE"] else 1e-3)
     reports = ran(spec, tmp_path / "r.db", measurer, test_limit=15).reports
     assert all(report.best and not report.best.config["CACHE"] for report in reports)
@@ -281,14 +276,14 @@ def test_a_failed_configuration_never_wins_and_has_its_reason(spec: Spec, tmp_pa
     assert failed == [(*errors[0], "as the formula has it", float("inf"))]
 
 
-def test_a_space_in_which_everything_fails_says_so_and_ends(spec: Spec, tmp_path: Path) -> None:
+def test_a_space_in_which_everything_fails_says_so_and_ends(spec, tmp_path):
     measurer = FormulaMeasurer(lambda *_: float("inf"))
     reports = ran(spec, tmp_path / "r.db", measurer, test_limit=8).reports
     assert [report.best for report in reports] == [None, None]
     assert len(measurer.asked) == 16
 
 
-def test_what_need_not_end_alike_is_tried_again(spec: Spec, tmp_path: Path) -> None:
+def test_what_need_not_end_alike_is_tried_again(spec, tmp_path):
     """What found no memory on the device is, and what hung, with a later deadline."""
 
     class Hanging(FormulaMeasurer):
@@ -312,7 +307,7 @@ def test_what_need_not_end_alike_is_tried_again(spec: Spec, tmp_path: Path) -> N
     assert later == [test for test in first if test[1]["CACHE"] or test in lacked_memory]
 
 
-def test_finals_are_measured_again_for_other_repeats(spec: Spec, tmp_path: Path) -> None:
+def test_finals_are_measured_again_for_other_repeats(spec, tmp_path):
     for repeats in (5, 5, 9):
         changed = spec.with_measure({"repeats": repeats})
         ran(changed, tmp_path / "r.db", FormulaMeasurer(interleaves=True), test_limit=8)
@@ -320,7 +315,7 @@ def test_finals_are_measured_again_for_other_repeats(spec: Spec, tmp_path: Path)
     assert turns == [(2 * 3 * len(spec.inputs),)]  # for 5 and for 9
 
 
-def test_opentuner_reads_the_record_which_has_no_command_line(spec: Spec, tmp_path: Path) -> None:
+def test_opentuner_reads_the_record_which_has_no_command_line(spec, tmp_path):
     from opentuner import resultsdb
     from opentuner.resultsdb.models import DesiredResult, Result, TuningRun
 

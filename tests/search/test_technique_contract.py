@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -135,7 +135,7 @@ class Searches:
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[Store]:
+def store():
     with writing("sqlite://") as engine:
         store = Store(engine)
         yield store
@@ -143,7 +143,7 @@ def store() -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def specs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Spec]:
+def specs(tmp_path_factory):
     texts = {
         "formula": SPACE,
         "small": SMALL,
@@ -163,7 +163,7 @@ def specs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Spec]:
 
 
 @pytest.fixture(params=techniques())
-def technique(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def technique(request, monkeypatch):
     from opentuner.search.technique import the_registry  # patched, since harness.search is here
 
     name: str = request.param
@@ -174,7 +174,7 @@ def technique(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
-def searches(store: Store, specs: dict[str, Spec], technique: str) -> Searches:
+def searches(store, specs, technique):
     return Searches(store, specs, technique)
 
 
@@ -190,7 +190,7 @@ def failing_s(*_: object) -> float:
 # --------------------------------------------------------------------------------------------
 
 
-def test_configurations_are_legal_and_repeat_by_seed(searches: Searches, technique: str) -> None:
+def test_configurations_are_legal_and_repeat_by_seed(searches, technique):
     space = searches.space("formula")
     first, again = (searches.search("formula", 14) for _ in range(2))
     assert first.configs == again.configs
@@ -211,9 +211,7 @@ def test_configurations_are_legal_and_repeat_by_seed(searches: Searches, techniq
 
 
 @pytest.mark.parametrize(("name", "times"), [("small", failing_s), ("apart", smooth_s)])
-def test_a_small_space_is_measured_whole_and_then_the_run_ends(
-    searches: Searches, technique: str, name: str, times: Times
-) -> None:
+def test_a_small_space_is_measured_whole_and_then_the_run_ends(searches, technique, name, times):
     space, ended = searches.space(name), searches.search(name, 1000, times)
     assert len(ended.configs) == len(set(ended.configs))
     if technique == WALK:
@@ -224,13 +222,13 @@ def test_a_small_space_is_measured_whole_and_then_the_run_ends(
         assert ended.reason is EndReason.EXHAUSTED
 
 
-def test_a_space_of_one_point_is_done_after_one_test(searches: Searches) -> None:
+def test_a_space_of_one_point_is_done_after_one_test(searches):
     ended = searches.search("one", 10, smooth_s)
     assert ended.configs == list(searches.space("one"))
     assert ended.reason is EndReason.EXHAUSTED
 
 
-def test_a_hundred_parameters_are_no_burden(searches: Searches) -> None:
+def test_a_hundred_parameters_are_no_burden(searches):
     """6 tests take 0.1 s or so; the bound is for what grows with the space."""
     space, begun_s = searches.space("hundred"), time.process_time()
     ended = searches.search("hundred", 6, smooth_s)
@@ -239,7 +237,7 @@ def test_a_hundred_parameters_are_no_burden(searches: Searches) -> None:
     assert all(space.is_legal(config) for config in ended.configs)
 
 
-def test_configurations_that_differ_in_nothing_that_matters_are_one(searches: Searches) -> None:
+def test_configurations_that_differ_in_nothing_that_matters_are_one(searches):
     space, ended = searches.space("conditional"), searches.search("conditional", 12, smooth_s)
     assert len(ended.configs) == len(set(ended.configs)) == 12
     assert all(space.canonical(config) == config for config in ended.configs)

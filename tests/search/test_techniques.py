@@ -76,8 +76,8 @@ def climbed(spec: Spec, folder: Path, measurer: FormulaMeasurer | None = None) -
 
 @pytest.mark.parametrize(("text", "published"), [(TRANSPOSE, 3.0), (REDUCTION, 5.0)])
 def test_hill_climbing_tests_as_many_configurations_an_input_as_published(
-    text: str, published: float, tmp_path: Path
-) -> None:
+    text, published, tmp_path
+):
     done = climbed(make_spec(tmp_path, text), tmp_path, FormulaMeasurer(block_s))
     (message,) = done.campaign.describe_tests()
     assert message.startswith(f"HillClimb tested {published} configurations an input")
@@ -88,7 +88,7 @@ def test_hill_climbing_tests_as_many_configurations_an_input_as_published(
     assert all(m and block_s(m.input, m.config) == 1e-3 for m in best)
 
 
-def test_the_climb_goes_to_the_best_step_even_where_that_is_worse(tmp_path: Path) -> None:
+def test_the_climb_goes_to_the_best_step_even_where_that_is_worse(tmp_path):
     times = {(1, 1): 1, (2, 1): 9, (1, 2): 5, (2, 2): 7, (1, 3): 8, (2, 3): 2, (4, 2): 6}
     spec = grid(tmp_path)
     done = climbed(spec, tmp_path, by_table(times))
@@ -97,7 +97,7 @@ def test_the_climb_goes_to_the_best_step_even_where_that_is_worse(tmp_path: Path
     assert done.campaign.searched[spec.inputs[0]].ended is EndReason.TECHNIQUE
 
 
-def test_the_climb_skips_values_that_are_illegal_where_it_stands(tmp_path: Path) -> None:
+def test_the_climb_skips_values_that_are_illegal_where_it_stands(tmp_path):
     """B = 3 divides no A, and B = 2, 4 only some."""
     spec = grid(tmp_path, "A % B == 0")
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
@@ -111,7 +111,7 @@ def test_the_climb_skips_values_that_are_illegal_where_it_stands(tmp_path: Path)
     assert steps(4, 4) == []
 
 
-def test_the_climb_begins_beside_a_lowest_corner_that_is_illegal(tmp_path: Path) -> None:
+def test_the_climb_begins_beside_a_lowest_corner_that_is_illegal(tmp_path):
     spec = grid(tmp_path, "A * B >= 2")
     tests = climbed(spec, tmp_path, by_table({})).tests
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
@@ -121,7 +121,7 @@ def test_the_climb_begins_beside_a_lowest_corner_that_is_illegal(tmp_path: Path)
     assert points(tests)[-1] == (4, 4)
 
 
-def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_path: Path) -> None:
+def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_path):
     spec = make_spec(tmp_path)
     done = climbed(spec, tmp_path)
     default = done.campaign.space(spec.inputs[0]).default
@@ -130,7 +130,7 @@ def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_pa
     assert all(report.best and report.baseline for report in done.reports)
 
 
-def test_a_climb_beside_another_alternates_and_starts_from_the_default(tmp_path: Path) -> None:
+def test_a_climb_beside_another_alternates_and_starts_from_the_default(tmp_path):
     spec = make_spec(tmp_path)
     done = ran(spec, tmp_path / "r.db", technique=["HillClimb", "PureRandom"], test_limit=12)
     assert done.tests[0].measurement.config == done.campaign.space(spec.inputs[0]).default
@@ -139,7 +139,7 @@ def test_a_climb_beside_another_alternates_and_starts_from_the_default(tmp_path:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_an_own_technique_that_was_killed_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
+def test_an_own_technique_that_was_killed_goes_on_where_it_was(name, tmp_path):
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
     whole, cut, rest = FormulaMeasurer(), FormulaMeasurer(stop_after=9), FormulaMeasurer()
     options: dict[str, Any] = {"technique": [name], "test_limit": 12}
@@ -152,7 +152,7 @@ def test_an_own_technique_that_was_killed_goes_on_where_it_was(name: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["HillClimb", "UniformRandom"])
-def test_a_users_seed_is_refused_by_techniques_with_their_own(name: str, tmp_path: Path) -> None:
+def test_a_users_seed_is_refused_by_techniques_with_their_own(name, tmp_path):
     spec, seeds = make_spec(tmp_path), {"seed_configurations": [{"BLOCK": 64}]}
     with pytest.raises(UsageError, match=name):
         tune(spec, database=tmp_path / "r.db", technique=name, **seeds)
@@ -183,9 +183,7 @@ class Refusing(FormulaMeasurer):
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
-def test_refusals_are_not_counted_and_failures_are(
-    outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refusals_are_not_counted_and_failures_are(outcome, tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "MAX_FREE_IN_A_ROW", 5)  # one that counts begins anew
     spec = make_spec(tmp_path, TWO_BLOCKS)
     tests = ran(spec, tmp_path / "r.db", Refusing(outcome), **SAMPLED).tests
@@ -196,9 +194,7 @@ def test_refusals_are_not_counted_and_failures_are(
     assert tests[-1].ordinal == tests[-1].total == 10
 
 
-def test_a_device_that_refuses_everything_ends_the_sampling(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_refuses_everything_ends_the_sampling(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "MAX_FREE_IN_A_ROW", 5)
     spec, measurer = make_spec(tmp_path, TWO_BLOCKS), Refusing(Outcome.LAUNCH_FAILED, True)
     campaign = ran(spec, tmp_path / "r.db", measurer, **SAMPLED).campaign

@@ -77,7 +77,7 @@ def seconds(target: Space, task: SourceTask) -> dict[tuple[Value, ...], float]:
 # -------------------------------------------------------------------------- recordings
 
 
-def test_a_recording_is_described_in_a_line() -> None:
+def test_a_recording_is_described_in_a_line():
     rows: list[Row] = [((16, 1, 5, 32), 1.0), ((64, 4, 5, 32), 1.0), ((17, 1, 5, 32), 1.0)]
     recording = recorded("BX TILE KIND WARP", {(7, 1): rows, (9, 1): rows}, "n m")
     (line,) = TransferSources([recording]).describe(NARROW, HERE)
@@ -85,7 +85,7 @@ def test_a_recording_is_described_in_a_line() -> None:
     assert line.endswith("ignored features: n, m")
 
 
-def test_rows_that_are_left_aside_are_counted_and_the_recording_itself_fits_whole() -> None:
+def test_rows_that_are_left_aside_are_counted_and_the_recording_itself_fits_whole():
     own = recorded("BX WARP", {(7,): [((16, 1), 1.0), ((32, 1), 1.0)]})
     varied = recorded("BX WARP", {(7,): [((16, 1), 1.0), ((32, 2), 2.0)]})
     first, second = TransferSources([varied, own]).describe(ListedSpace(own, OTHER), OTHER)
@@ -94,7 +94,7 @@ def test_rows_that_are_left_aside_are_counted_and_the_recording_itself_fits_whol
     assert second.endswith("; 2 configurations, all legal on (n=7)")
 
 
-def test_a_recording_is_looked_up_once_for_all_inputs() -> None:
+def test_a_recording_is_looked_up_once_for_all_inputs():
     sources = TransferSources([recorded("BX TILE", {(n,): [((16, 1), 1.0)] for n in range(9)})])
     looked_up = set()
     for n in range(3):
@@ -158,22 +158,20 @@ FOREIGN: list[tuple[Value, ...]] = [(48, 1), (16, 5), (16, 0), (16, 1.5), (16, "
         ),
     ],
 )
-def test_rows_become_positions_by_names_and_values(
-    target: Space, names: str, rows: list[Row], expected: dict[tuple[Value, ...], float]
-) -> None:
+def test_rows_become_positions_by_names_and_values(target, names, rows, expected):
     task = one_task(target, recorded(names, {(7,): rows}))
     assert seconds(target, task) == expected
     assert len(task.slowdowns) == len(expected)
 
 
-def test_each_input_of_a_recording_is_a_source_task() -> None:
+def test_each_input_of_a_recording_is_a_source_task():
     recording = recorded("BX TILE", {(7,): [((16, 1), 1.0)], (9,): [((32, 2), 2.0)]})
     data = data_for(space(), HERE, [recording, recording])
     assert [task.problem for task in data.sources] == [Input({"n": 7}), Input({"n": 9})] * 2
     assert data.problem == HERE
 
 
-def test_inputs_of_which_nothing_worked_or_fits_are_left_out() -> None:
+def test_inputs_of_which_nothing_worked_or_fits_are_left_out():
     recording = recorded(
         "BX TILE",
         {(7,): [((16, 1), Outcome.TIMEOUT)], (8,): [((17, 1), 1.0)], (9,): [((32, 2), 2.0)]},
@@ -184,7 +182,7 @@ def test_inputs_of_which_nothing_worked_or_fits_are_left_out() -> None:
 # ------------------------------------------------------- parameters of one side alone
 
 
-def test_what_varies_in_the_recording_alone_is_fixed_where_this_recording_has_it() -> None:
+def test_what_varies_in_the_recording_alone_is_fixed_where_this_recording_has_it():
     own = recorded("BX TILE WARP", {(7,): [((16, 1, 32), 1.0), ((32, 2, 32), 2.0)]})
     listed = ListedSpace(own, Input({"n": 7}))
     other = recorded("BX TILE WARP", {(7,): [((16, 1, 32.0), 3.0), ((16, 2, 64), 4.0)]})
@@ -193,7 +191,7 @@ def test_what_varies_in_the_recording_alone_is_fixed_where_this_recording_has_it
     assert listed.decode(task.positions[0].tolist())["WARP"] == 32
 
 
-def test_a_recording_that_never_has_a_value_that_is_fixed_here_says_so() -> None:
+def test_a_recording_that_never_has_a_value_that_is_fixed_here_says_so():
     own = recorded("BX TILE WARP", {(7,): [((16, 1, 32), 1.0), ((32, 2, 32), 2.0)]})
     other = recorded("BX TILE WARP", {(7,): [((16, 1, 16), 3.0), ((16, 2, 64), 4.0)]})
     with pytest.raises(UsageError, match="WARP is never 32"):
@@ -211,7 +209,7 @@ def measured(problem: Input, values: Mapping[str, Value], ended: float | Outcome
     return Measurement(config, problem, Outcome.OK, timing)
 
 
-def test_measurements_of_another_input_are_a_source_task() -> None:
+def test_measurements_of_another_input_are_a_source_task():
     rows = [
         measured(OTHER, {"BX": 16, "TILE": 2}, 1.0),
         measured(OTHER, {"BX": 64, "TILE": 1}, Outcome.WRONG_RESULT),
@@ -224,7 +222,7 @@ def test_measurements_of_another_input_are_a_source_task() -> None:
     assert task.problem == OTHER
 
 
-def test_parameters_that_matter_only_on_the_other_input_do_not_set_source_rows_apart() -> None:
+def test_parameters_that_matter_only_on_the_other_input_do_not_set_source_rows_apart():
     pad = Parameter("PAD", "ordered", (0, 1, 2), "source", 0, when=Expression("n > 4096"))
     target = ConstrainedSpace((BX, pad), given={"n": 1024})
     rows = [measured(OTHER, {"BX": 16, "PAD": position}, 1.0 + position) for position in range(3)]
@@ -232,7 +230,7 @@ def test_parameters_that_matter_only_on_the_other_input_do_not_set_source_rows_a
     assert task.positions.tolist() == [[0, 0]] * 3
 
 
-def test_without_recordings_and_measurements_that_worked_there_is_no_data() -> None:
+def test_without_recordings_and_measurements_that_worked_there_is_no_data():
     failed = [measured(OTHER, {"BX": 16, "TILE": 2}, Outcome.TIMEOUT)]
     for rows in ({}, {OTHER: failed, Input({"n": 8}): []}):
         assert TransferSources([]).data_for(space(), HERE, rows) is None
@@ -245,7 +243,7 @@ def problems(problem: Input, features: str, *others: tuple[Value, ...]) -> list[
     return [task.problem for task in data_for(space(), problem, recordings, rows).sources]
 
 
-def test_features_count_where_all_tasks_and_the_input_have_the_same() -> None:
+def test_features_count_where_all_tasks_and_the_input_have_the_same():
     assert problems(HERE, "n", (9,)) == [Input({"n": 9}), OTHER]
     for problem, features, values in (
         (HERE, "n m", (9, 1)),
@@ -259,14 +257,14 @@ def test_features_count_where_all_tasks_and_the_input_have_the_same() -> None:
 # --------------------------------------------------------------------------- both
 
 
-def test_a_run_with_a_warm_start_is_another_run() -> None:
+def test_a_run_with_a_warm_start_is_another_run():
     one = recorded("BX", {(7,): [((16,), 1.0)]})
     other = dataclasses.replace(one, sha256="cd" * 32)
     assert TransferSources([]).technique(("A", "B")) == "A,B"
     assert TransferSources([one, other]).technique(["A"]) == "A (with data of abababab, cdcdcdcd)"
 
 
-def test_of_many_rows_the_inputs_most_alike_fill_a_forest() -> None:
+def test_of_many_rows_the_inputs_most_alike_fill_a_forest():
     def chosen(counts: Mapping[int, int], other: str = "n") -> list[Value]:
         rows = {}
         for n, count in counts.items():

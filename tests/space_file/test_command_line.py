@@ -38,7 +38,7 @@ def sources(line: CommandLine) -> dict[str, dict[str, Any]]:
     return {name: s.model_dump(exclude_defaults=True) for name, s in line.sources.items()}
 
 
-def test_features_are_where_run_has_them(tmp_path: Path) -> None:
+def test_features_are_where_run_has_them(tmp_path):
     cases = (
         ('"{output}", "{n}", "{m}"', 1, 2),
         ('"{output}", fast, "{m}", "{n}"', 3, 2),
@@ -52,7 +52,7 @@ def test_features_are_where_run_has_them(tmp_path: Path) -> None:
         assert sources(line) == {"n": {"argument": n}, "m": {"argument": m}}
 
 
-def test_a_seed_is_the_users_to_give(tmp_path: Path) -> None:
+def test_a_seed_is_the_users_to_give(tmp_path):
     more = "environment: {T: '{T}', S: '{seed}'}"
     plan = plan_of(tmp_path, '"{output}", "--seed={seed}", "{n}", "{m}"', more)
     line = command_line(plan, ("n", "m"))
@@ -60,14 +60,14 @@ def test_a_seed_is_the_users_to_give(tmp_path: Path) -> None:
     assert sources(line) == {"n": {"argument": 2}, "m": {"argument": 3}}
 
 
-def test_words_that_parameters_set_are_inserted_with_their_options(tmp_path: Path) -> None:
+def test_words_that_parameters_set_are_inserted_with_their_options(tmp_path):
     plan = plan_of(tmp_path, '"{output}", "{T}", "{n}", -t, "{T}", "{m}", "--x={TILE}"')
     line = command_line(plan, ("n", "m"))
     inserted = [(at, template.text) for at, template in line.inserted]
     assert inserted == [(0, "{T}"), (1, "-t"), (1, "{T}"), (2, "--x={TILE}")]
 
 
-def test_variables_are_set_by_parameters_features_or_the_space(tmp_path: Path) -> None:
+def test_variables_are_set_by_parameters_features_or_the_space(tmp_path):
     more = "environment: {T: '{T}', A: 'yes', N: '{n}', M: '{m}'}"
     line = command_line(plan_of(tmp_path, '"{output}", "{n}"', more), ("n", "m"))
     assert sources(line) == {"n": {"argument": 1}, "m": {"environment": "M"}}
@@ -76,14 +76,14 @@ def test_variables_are_set_by_parameters_features_or_the_space(tmp_path: Path) -
     assert line.feature_variables == (("N", "n"),)
 
 
-def test_the_space_may_say_where_a_feature_is(tmp_path: Path) -> None:
+def test_the_space_may_say_where_a_feature_is(tmp_path):
     more = "features: {n: {file_size: 2}, m: {environment: M}}"
     plan = plan_of(tmp_path, '"{output}", "{T}", "{n}"', more)
     line = command_line(plan, ("n", "m"))
     assert sources(line) == {"n": {"file_size": 2}, "m": {"environment": "M"}}
 
 
-def test_the_sources_of_features_change_no_measurement(tmp_path: Path) -> None:
+def test_the_sources_of_features_change_no_measurement(tmp_path):
     plan_of(tmp_path, '"{output}", "{T}", "{n}"', "")
     without = load_spec(tmp_path / "space.yaml")
     plan_of(tmp_path, '"{output}", "{T}", "{n}"', "features: {n: {argument: 2}}")
@@ -93,7 +93,7 @@ def test_the_sources_of_features_change_no_measurement(tmp_path: Path) -> None:
     assert stated.program_parts == without.program_parts
 
 
-def test_what_cannot_be_launched_says_why(tmp_path: Path) -> None:
+def test_what_cannot_be_launched_says_why(tmp_path):
     cases = {
         '"{output}", "{n}"': "feature m",
         '"{output}", "{n}", "in{m}.txt"': "feature m",
@@ -109,13 +109,13 @@ def test_what_cannot_be_launched_says_why(tmp_path: Path) -> None:
             command_line(plan, ("n", "m"))
 
 
-def test_a_program_for_each_input_has_no_launcher(tmp_path: Path) -> None:
+def test_a_program_for_each_input_has_no_launcher(tmp_path):
     plan = plan_of(tmp_path, '"{output}", "{n}", "{m}"')
     with pytest.raises(NoLauncher, match=r"`\{TILE\}`"):
         command_line(plan, ("TILE",))
 
 
-def test_a_wrong_source_is_a_fault_of_its_line(tmp_path: Path) -> None:
+def test_a_wrong_source_is_a_fault_of_its_line(tmp_path):
     cases = {
         "{nn: {argument: 1}}": "nn: .* `n`",
         "{n: {argument: 0}}": "n.argument: .* 0",
@@ -130,5 +130,5 @@ def test_a_wrong_source_is_a_fault_of_its_line(tmp_path: Path) -> None:
             plan_of(tmp_path, '"{output}", "{T}", "{n}"', f"features: {features}")
 
 
-def test_booleans_are_words_as_in_the_measured_runs() -> None:
+def test_booleans_are_words_as_in_the_measured_runs():
     assert texts_of({"FAST": True, "T": 4}) == {"FAST": "1", "T": "4"}

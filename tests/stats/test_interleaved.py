@@ -29,7 +29,7 @@ def seconds(found: Mapping[Config, Measurement]) -> dict[int, float]:
     return {int(str(config["BLOCK"])): m.time_s for config, m in found.items()}
 
 
-def test_sessions_merge_on_the_scale_of_the_last() -> None:
+def test_sessions_merge_on_the_scale_of_the_last():
     first = [ok(16, 1.0), ok(32, 4.0), ok(64, 8.0)]
     last = [ok(32, 2.0), ok(64, 4.0), ok(128, 3.0)]
     other = [ok(256, 0.1)]
@@ -47,7 +47,7 @@ def test_sessions_merge_on_the_scale_of_the_last() -> None:
     assert merge_sessions([]) == {}
 
 
-def test_drift_is_taken_out_of_rounds() -> None:
+def test_drift_is_taken_out_of_rounds():
     first = [ok(16, 1.0, 3.0), ok(32, 2.0, 6.0)]
     last = [ok(32, 8.0, 2.0), ok(64, 12.0, 3.0)]
     merged = merge_sessions([first, last])
@@ -57,7 +57,7 @@ def test_drift_is_taken_out_of_rounds() -> None:
     assert seconds(unlike)[16] == pytest.approx(2.0), "rounds that do not match"
 
 
-def test_a_later_session_that_none_links_leaves_earlier_ones_to_their_scale() -> None:
+def test_a_later_session_that_none_links_leaves_earlier_ones_to_their_scale():
     """The middle one shares 32 with the last alone, the first 16 with the middle one alone."""
     first = [ok(16, 1.0), ok(8, 3.0)]
     middle = [ok(16, 10.0), ok(32, 20.0)]
@@ -66,18 +66,18 @@ def test_a_later_session_that_none_links_leaves_earlier_ones_to_their_scale() ->
     assert found == pytest.approx({8: 7.5, 16: 2.5, 32: 5.0, 64: 7.0})
 
 
-def test_scale_is_that_of_all_configurations_that_both_sessions_have() -> None:
+def test_scale_is_that_of_all_configurations_that_both_sessions_have():
     first = [ok(1, 1.0), ok(2, 1.0), ok(3, 1.0)]
     last = [ok(1, 4.0), ok(2, 9.0)]
     assert seconds(merge_sessions([first, last]))[3] == pytest.approx(6.0), "sqrt(4 x 9)"
 
 
-def test_a_failed_configuration_links_nothing() -> None:
+def test_a_failed_configuration_links_nothing():
     first, last = [ok(16, 1.0), ok(32, 4.0)], [failing(32), ok(64, 8.0)]
     assert seconds(merge_sessions([first, last])) == pytest.approx({32: float("inf"), 64: 8.0})
 
 
-def test_why_sampling_stopped_and_its_occasions_stay() -> None:
+def test_why_sampling_stopped_and_its_occasions_stay():
     timing = Timing((1.0, 2.0, 3.0), StopReason.INTERLEAVED, occasions=(1, 2))
     measured = Measurement(block(16), GIVEN, Outcome.OK, timing)
     (merged,) = merge_sessions([[measured]]).values()
@@ -85,13 +85,13 @@ def test_why_sampling_stopped_and_its_occasions_stay() -> None:
     assert (merged.timing.stopped, merged.timing.occasions) == (timing.stopped, timing.occasions)
 
 
-def test_configurations_of_unequal_numbers_of_rounds_have_one_factor() -> None:
+def test_configurations_of_unequal_numbers_of_rounds_have_one_factor():
     first = [ok(16, 1.0, 1.0, 1.0), ok(32, 4.0, 4.0), ok(64, 3.0, 3.0)]
     last = [ok(16, 2.0), ok(32, 8.0)]
     assert seconds(merge_sessions([first, last]))[64] == pytest.approx(6.0)
 
 
-def test_a_failure_beside_others_that_worked_stands_unless_it_may_be_chance() -> None:
+def test_a_failure_beside_others_that_worked_stands_unless_it_may_be_chance():
     crashed = Measurement(block(8), GIVEN, Outcome.CRASHED, message="it died")
     refused = Measurement(block(64), GIVEN, Outcome.IMPLAUSIBLE, message="it keeps results")
     sessions = [
@@ -102,7 +102,7 @@ def test_a_failure_beside_others_that_worked_stands_unless_it_may_be_chance() ->
     assert refuted(sessions) == {block(16): sessions[0][0], block(64): refused}
 
 
-def test_unscaled_sessions_merge_to_the_same_configurations_with_their_own_samples() -> None:
+def test_unscaled_sessions_merge_to_the_same_configurations_with_their_own_samples():
     first, last = [ok(16, 1.0), ok(32, 4.0)], [ok(32, 2.0), failing(16), ok(64, 4.0)]
     for sessions in ([first, last], [last, first], [[ok(256, 0.1)], first, last], [[failing(16)]]):
         scaled, unscaled = merge_sessions(sessions), merge_sessions(sessions, is_scaled=False)

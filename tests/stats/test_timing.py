@@ -56,13 +56,11 @@ NOISY = [1.0, 1.4] * 50
         (Sampling(repeats=3, precision=0.0), [2.0, 2.1, 2.2], 1.0, (3, StopReason.REPEATS)),
     ],
 )
-def test_sampling_stops_at_its_repeats_or_where_it_knows_enough(
-    sampling: Sampling, samples_s: list[float], best_s: float | None, stops: object
-) -> None:
+def test_sampling_stops_at_its_repeats_or_where_it_knows_enough(sampling, samples_s, best_s, stops):
     assert stops_after(sampling, samples_s, best_s) == stops
 
 
-def test_precision_is_the_intervals_half_width_over_the_mean() -> None:
+def test_precision_is_the_intervals_half_width_over_the_mean():
     samples = [1.0, 1.01, 1.02, 0.99, 1.0, 1.01]
     limit = half_width(samples) / np.mean(samples)
     wide, narrow = (Sampling(min_repeats=6, precision=limit * f) for f in (1.001, 0.999))
@@ -70,7 +68,7 @@ def test_precision_is_the_intervals_half_width_over_the_mean() -> None:
     assert narrow.stop(samples, None) is None
 
 
-def test_half_width_is_students_interval() -> None:
+def test_half_width_is_students_interval():
     for confidence in (0.8, 0.95, 0.999):
         samples = [1.0, 1.3, 0.9, 1.1, 1.25]
         low, high = stats.ttest_1samp(samples, 0).confidence_interval(confidence)
@@ -79,12 +77,12 @@ def test_half_width_is_students_interval() -> None:
 
 @pytest.mark.parametrize("confidence", [0.01, 0.5, 0.9, 0.95, 0.999, 0.99999])
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 9, 19, 99, 1000, 20_000])
-def test_students_t_is_that_of_scipy(freedom: int, confidence: float) -> None:
+def test_students_t_is_that_of_scipy(freedom, confidence):
     expected = stats.t.ppf(0.5 + confidence / 2, freedom)
     assert student_t(freedom, confidence) == pytest.approx(expected, rel=3e-7)
 
 
-def test_a_timing_is_as_long_as_itself() -> None:
+def test_a_timing_is_as_long_as_itself():
     for statistic in Statistic:
         samples = tuple(lognormal(3, 9))
         for occasions in ((), (4, 5)):
@@ -103,7 +101,7 @@ def two_sided(one: list[float], other: list[float]) -> float:
     return 2 * min(more.p_value_of_more(), less.p_value_of_more())
 
 
-def test_times_that_are_near_or_not_significantly_different_are_within_noise() -> None:
+def test_times_that_are_near_or_not_significantly_different_are_within_noise():
     for one, other, is_noise in (
         (lognormal(7, 20), lognormal(8, 20, 1.01), True),
         (lognormal(7, 20), lognormal(7, 20), True),
@@ -120,12 +118,12 @@ def test_times_that_are_near_or_not_significantly_different_are_within_noise() -
         assert is_within_noise(Timing(tuple(one)), Timing(tuple(other))) is is_noise
 
 
-def test_samples_without_spread_differ_exactly_if_they_are_unequal() -> None:
+def test_samples_without_spread_differ_exactly_if_they_are_unequal():
     assert two_sided([1.0, 1.0], [1.0, 1.0]) == 1
     assert two_sided([1.0, 1.0], [1.1, 1.1]) == 0
 
 
-def test_time_ratio_of_separate_samples_is_welchs_test_of_logarithms() -> None:
+def test_time_ratio_of_separate_samples_is_welchs_test_of_logarithms():
     for counts, confidence in (((12, 7), 0.9), ((20, 3), 0.99), ((2, 40), 0.95)):
         one, other = lognormal(3, counts[0], 2.0), lognormal(4, counts[1], 1.9, 0.2)
         ratio = time_ratio(Timing(tuple(one)), Timing(tuple(other)), confidence)
@@ -137,7 +135,7 @@ def test_time_ratio_of_separate_samples_is_welchs_test_of_logarithms() -> None:
         assert (ratio.p_value, ratio.count) == (pytest.approx(test.pvalue), min(counts))
 
 
-def test_time_ratio_of_samples_taken_interleaved_is_paired() -> None:
+def test_time_ratio_of_samples_taken_interleaved_is_paired():
     drift = np.linspace(1, 3, 10)
     for factor in (0.98, 1.2):
         one = tuple(drift * lognormal(5, 10, factor, 0.01))
@@ -152,48 +150,48 @@ def test_time_ratio_of_samples_taken_interleaved_is_paired() -> None:
         assert not time_ratio(Timing(one), Timing(other)).is_significant, "the drift hides it"
 
 
-def test_time_ratio_of_a_single_sample_has_no_bounds() -> None:
+def test_time_ratio_of_a_single_sample_has_no_bounds():
     ratio = time_ratio(Timing((2.0,)), Timing((1.0, 1.0)))
     assert (ratio.value, ratio.low, ratio.high) == (pytest.approx(2), 0, math.inf)
     assert not ratio.is_significant
 
 
-def test_wild_samples_have_infinite_bounds_and_no_overflow() -> None:
+def test_wild_samples_have_infinite_bounds_and_no_overflow():
     ratio = time_ratio(rounds(1.0, 9.0), rounds(1.0, 1.0), confidence=0.99999)
     assert (ratio.low, ratio.high) == (0, math.inf)
     apart = time_ratio(Timing((1.0, 9.0)), Timing((1.0, 9.0)), confidence=1 - 1e-9)
     assert apart.high == math.inf
 
 
-def test_negligible_difference_is_never_significant() -> None:
+def test_negligible_difference_is_never_significant():
     ratio = time_ratio(rounds(*[1.003] * 50), rounds(*[1.0] * 50))
     assert ratio.low > 1
     assert not ratio.is_significant
     assert is_within_noise(Timing((1.003,) * 50), Timing((1.0,) * 50))
 
 
-def test_what_is_worse_is_a_multiple_of_the_best() -> None:
+def test_what_is_worse_is_a_multiple_of_the_best():
     for best_s in (0.01, 100.0):
         slow, near = ([best_s * (factor + step) for step in (0, 0.1, 0.2)] for factor in (2.1, 1.9))
         assert Sampling().stop(slow, best_s) is StopReason.WORSE
         assert Sampling().stop(near, best_s) is None
 
 
-def test_of_many_samples_only_some_counts_are_looked_at() -> None:
+def test_of_many_samples_only_some_counts_are_looked_at():
     sampling = Sampling(repeats=1000)
     looked = [count for count in (99, 100, 101, 102, 150, 151, 152) if
               sampling.stop([1.0] * count, None)]  # fmt: skip
     assert looked == [99, 100, 102, 150]
 
 
-def test_two_samples_have_an_interval() -> None:
+def test_two_samples_have_an_interval():
     assert half_width([1.0, 3.0]) == pytest.approx(12.7062, rel=1e-5)  # t of 1 degree of freedom
     assert half_width([1.0]) == math.inf
     ratio = time_ratio(rounds(1.0, 1.2), rounds(2.0, 2.1))
     assert 0 < ratio.low < ratio.value < ratio.high < math.inf
 
 
-def test_a_difference_is_noise_where_its_p_value_is_above_the_rest_of_the_confidence() -> None:
+def test_a_difference_is_noise_where_its_p_value_is_above_the_rest_of_the_confidence():
     one, other = (1.0, 1.1, 1.2), (1.15, 1.25, 1.35)
     p_value = stats.ttest_ind(np.log(one), np.log(other), equal_var=False).pvalue
     timings = Timing(one), Timing(other)
@@ -203,7 +201,7 @@ def test_a_difference_is_noise_where_its_p_value_is_above_the_rest_of_the_confid
     assert not is_within_noise(Timing((1.0, 1.0)), Timing((1.1, 1.1)), confidence=1.0)
 
 
-def test_a_speed_up_is_significant_and_above_1_and_not_perhaps_by_chance() -> None:
+def test_a_speed_up_is_significant_and_above_1_and_not_perhaps_by_chance():
     for value, low, high, may_be_chance, is_significant in (
         (1.2, 1.1, 1.3, False, True),
         (0.8, 0.7, 0.9, False, True),
@@ -216,7 +214,7 @@ def test_a_speed_up_is_significant_and_above_1_and_not_perhaps_by_chance() -> No
         assert ratio.is_faster == (is_significant and value > 1)
 
 
-def test_samples_of_the_same_occasions_are_paired_by_occasion() -> None:
+def test_samples_of_the_same_occasions_are_paired_by_occasion():
     sides = [tuple(lognormal(seed, 6, 1.1, 0.2)) for seed in (22, 23)]
 
     def ratio(*occasions: tuple[int, ...]) -> TimeRatio:
@@ -242,7 +240,7 @@ def rounds(*samples_s: float) -> Timing:
     return Timing(samples_s, StopReason.INTERLEAVED)
 
 
-def test_disturbed_rounds_do_not_decide_a_choice() -> None:
+def test_disturbed_rounds_do_not_decide_a_choice():
     """The numerator takes 2 % longer in each round, and a hundred times as long in one of ten."""
     turns = np.arange(20)
     other_s = (1 + 0.1 * (turns % 7)) * (1 + 0.001 * (turns % 3))
@@ -254,7 +252,7 @@ def test_disturbed_rounds_do_not_decide_a_choice() -> None:
     assert [ratio.low, ratio.value, ratio.high] == pytest.approx([1.019] * 3, abs=0.002)
 
 
-def test_a_trimmed_ratio_has_yuens_interval() -> None:
+def test_a_trimmed_ratio_has_yuens_interval():
     logs = [0.01 * k for k in range(9)] + [9.0]
     ratio = trimmed_ratio(rounds(*np.exp(logs)), rounds(*[1.0] * 10))
     winsorized = [0.02, 0.02, *logs[2:8], 0.07, 0.07]
@@ -263,7 +261,7 @@ def test_a_trimmed_ratio_has_yuens_interval() -> None:
     assert math.log(ratio.high / ratio.value) == pytest.approx(half, rel=1e-4)
 
 
-def test_few_rounds_and_means_are_not_trimmed() -> None:
+def test_few_rounds_and_means_are_not_trimmed():
     for counts, statistic in (
         ((4, 4), Statistic.MEDIAN),  # fewer than ten rounds
         ((6, 5), Statistic.MEDIAN),
@@ -286,9 +284,7 @@ def timing(seconds: list[float], error_s: float, **changes: object) -> Timing:
 
 @pytest.mark.parametrize("stopped", [StopReason.INTERLEAVED, StopReason.REPEATS])
 @pytest.mark.parametrize("statistic", Statistic)
-def test_ratios_are_wider_by_the_errors_of_both_clocks(
-    stopped: StopReason, statistic: Statistic
-) -> None:
+def test_ratios_are_wider_by_the_errors_of_both_clocks(stopped, statistic):
     one_s, other_s = [1.02, 1.03, 1.01, 1.02], [1.0, 1.01, 0.99, 1.0]
 
     def ratio(error_s: float):
@@ -305,19 +301,19 @@ def test_ratios_are_wider_by_the_errors_of_both_clocks(
     assert coarse.p_value > exact.p_value
 
 
-def test_equal_samples_within_the_clocks_errors_are_no_difference() -> None:
+def test_equal_samples_within_the_clocks_errors_are_no_difference():
     ratio = time_ratio(timing([3.0] * 20, 0.5), timing([2.5] * 20, 0.5))
     assert not ratio.is_significant
     assert ratio.p_value == 1.0
     assert time_ratio(timing([3.0] * 20, 0.1), timing([2.5] * 20, 0.1)).is_significant
 
 
-def test_stated_time_is_as_uncertain_as_its_clock() -> None:
+def test_stated_time_is_as_uncertain_as_its_clock():
     one = timing([3.0, 3.1], 0.25)
     assert half_width_of(one) == half_width(one.samples_s) + 0.25
 
 
-def test_error_of_a_clock_is_a_finite_time() -> None:
+def test_error_of_a_clock_is_a_finite_time():
     for error_s in (-1e-9, math.inf, math.nan):
         with pytest.raises(ValueError, match="clock's error must be finite"):
             timing([1.0], error_s)
@@ -326,7 +322,7 @@ def test_error_of_a_clock_is_a_finite_time() -> None:
 # ---------- corrections for several tests
 
 
-def test_p_values_count_by_how_many_are_not_smaller() -> None:
+def test_p_values_count_by_how_many_are_not_smaller():
     for p_values, adjusted in (
         ([0.01, 0.02, 0.03], [0.03, 0.04, 0.04]),
         ([0.03, 0.01], [0.03, 0.02]),

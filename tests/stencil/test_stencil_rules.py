@@ -47,7 +47,6 @@ from harness.stencil.nest import LoopNest, NdRange
 from tests.helpers.stencil_kernels import (
     DEPTH,
     PROGRAMS,
-    Pocl,
     definition_of,
     drawn_range,
     inputs_of,
@@ -101,7 +100,7 @@ RULES = {
 }
 
 
-def test_each_rule_preserves_the_result_wherever_it_applies(pocl: Pocl) -> None:
+def test_each_rule_preserves_the_result_wherever_it_applies(pocl):
     applied = set()
     for make in (line, plane):
         kernels = []
@@ -116,7 +115,7 @@ def test_each_rule_preserves_the_result_wherever_it_applies(pocl: Pocl) -> None:
     assert applied == set(RULES)
 
 
-def test_any_subset_of_reused_arrays_goes_to_local_memory(pocl: Pocl) -> None:
+def test_any_subset_of_reused_arrays_goes_to_local_memory(pocl):
     tiled = next(rules.everywhere(rules.tile2d(4, 6), plane()))
     kinds = [("workgroup", 1), ("workgroup", 0), ("local", 1), ("local", 0)]
     mapped = rules.mapped(kinds, tiled)
@@ -141,7 +140,7 @@ def local_numbers(kernel: LoopNest) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_random_compositions_of_rules_preserve_the_result(pocl: Pocl, program: str) -> None:
+def test_random_compositions_of_rules_preserve_the_result(pocl, program):
     rng = random.Random(program)
     definition = definition_of(program)
     sizes = [45, 56]
@@ -175,7 +174,7 @@ def test_random_compositions_of_rules_preserve_the_result(pocl: Pocl, program: s
 # ------------------------------------------------------------------------------- exploration
 
 
-def test_points_are_distinct_within_every_devices_limits_and_repeat_with_their_seed() -> None:
+def test_points_are_distinct_within_every_devices_limits_and_repeat_with_their_seed():
     expression = definition_of("stencil2d").expression(128)
     variants = explore("k", expression, 40, "3")
     texts = [str(v.expression) for v in variants]
@@ -196,7 +195,7 @@ def test_points_are_distinct_within_every_devices_limits_and_repeat_with_their_s
     assert kernels[0].ndrange == NdRange((32, 8, 1), (4, 16, 1))
 
 
-def test_tiles_local_memory_and_mappings_are_drawn_often() -> None:
+def test_tiles_local_memory_and_mappings_are_drawn_often():
     whole = definition_of("hotspot2d").expression(48)
     drawn = [v.expression for v in explore("k", whole, 40, "5", threads_each=1)]
     assert sum(len(rules.spine(x)) >= 2 * len(rules.spine(whole)) for x in drawn) > 40 / 4
@@ -269,7 +268,7 @@ def constant_borders(size: int) -> Node:
     )
 
 
-def test_counts_are_those_of_threads_that_run_one_after_the_other() -> None:
+def test_counts_are_those_of_threads_that_run_one_after_the_other():
     rng = random.Random(11)
     expressions = [(constant_borders(21), NdRange((8, 4, 1), (3, 4, 1)))]
     for program in ("srad1", "srad2", "stencil2d", "hotspot2d"):
@@ -284,7 +283,7 @@ def test_counts_are_those_of_threads_that_run_one_after_the_other() -> None:
             assert computed[name] == counts[name] / threads, f"{name} of {expression}"
 
 
-def test_sizes_and_local_memory_are_those_of_the_launch() -> None:
+def test_sizes_and_local_memory_are_those_of_the_launch():
     tiles = split(32, grid("x", 256))
     copied = map_workgroup(
         0, lambda t: map_local(0, square, to_local(map_local(0, lambda e: e, t))), tiles
@@ -321,7 +320,7 @@ BORDERS = map_global(
 IDLE = join(map_global(0, lambda part: map_seq(square, part), split(32, grid("x", 640))))
 
 
-def test_cache_lines_are_the_distances_in_a_warp() -> None:
+def test_cache_lines_are_the_distances_in_a_warp():
     cases = (
         (map_global(0, square, grid("x", 256)), (64, 1, 1), (4, 1, 1), 1),
         (WHOLE, (8, 8, 1), (8, 8, 1), 4),  # a warp is 32 consecutive threads and spans rows
@@ -334,7 +333,7 @@ def test_cache_lines_are_the_distances_in_a_warp() -> None:
         assert feature("cache_lines", expression, local, groups) == lines
 
 
-def test_strided_threads_touch_a_line_for_each_32_words() -> None:
+def test_strided_threads_touch_a_line_for_each_32_words():
     """Section 4.2.3 of the paper: split 4 with lines of 32 words touches 4 in a warp, not 8."""
     for size, lines in {1: 1, 4: 4, 32: 32, 64: 32}.items():
         parts, launch = split(size, grid("x", 64 * size)), ((32, 1, 1), (2, 1, 1))
@@ -345,13 +344,13 @@ def test_strided_threads_touch_a_line_for_each_32_words() -> None:
             assert feature("store_cache_lines", expression, *launch) == stored
 
 
-def test_wavefront_of_64_touches_twice_the_lines_of_a_warp() -> None:
+def test_wavefront_of_64_touches_twice_the_lines_of_a_warp():
     kernel = lower("k", TRANSPOSED, NdRange((64, 1, 1), (1, 64, 1)))
     assert features(kernel)["cache_lines"] == 32
     assert features(kernel, warp=64)["cache_lines"] == 64
 
 
-def test_the_working_set_is_what_a_multiprocessor_touches_over_its_cache() -> None:
+def test_the_working_set_is_what_a_multiprocessor_touches_over_its_cache():
     """Its 2,048 threads are 2,048 / n groups of n; its cache has 128 KiB."""
     cases = (
         # A group reads and writes as many numbers as it has threads.

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,7 +67,7 @@ class OpenCl(FormulaMeasurer):
         return dataclasses.replace(measured, timing=in_occasions(of_turn, seeds))
 
 
-def test_flags_that_do_nothing_are_removed_and_the_answer_is_stored(tmp_path: Path) -> None:
+def test_flags_that_do_nothing_are_removed_and_the_answer_is_stored(tmp_path):
     spec, measurer = make_spec(tmp_path, SPACE), OpenCl()
     first = ran(spec, tmp_path / "r.db", measurer)
     (report,), (ablation,) = first.reports, first.results.ablations.values()
@@ -98,7 +97,7 @@ def test_flags_that_do_nothing_are_removed_and_the_answer_is_stored(tmp_path: Pa
     assert len(measurer.turns) == turns, "nothing is measured interleaved again"
 
 
-def test_the_single_configuration_and_the_table_have_the_same_name(tmp_path: Path) -> None:
+def test_the_single_configuration_and_the_table_have_the_same_name(tmp_path):
     """On each input all but one flag have no effect: no dispatcher names them either."""
     space = SPACE.replace("[{n: 8}]", "[{n: 8}, {n: 16}]")
     done = ran(make_spec(tmp_path, space), tmp_path / "r.db", OpenCl())
@@ -136,8 +135,8 @@ UNTRIED = SPACE.replace("fast: {cl-fast-relaxed-math: true}", "wide: {BLOCK: 64}
     ],
 )
 def test_final_that_failed_stands_unless_it_may_be_chance(
-    tmp_path: Path, space: str, tests: int, outcome: Outcome, first: int, again: int
-) -> None:
+    tmp_path, space, tests, outcome, first, again
+):
     spec, measurer = make_spec(tmp_path, space), OpenCl({64: outcome})
     finals = []
     for _ in range(2):
@@ -148,7 +147,7 @@ def test_final_that_failed_stands_unless_it_may_be_chance(
     assert finals == [first, again]
 
 
-def test_a_stage_warns_of_what_it_skips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_warns_of_what_it_skips(tmp_path, monkeypatch):
     spec = make_spec(tmp_path, SPACE.replace("{n: 8}", "{n: 8}, {n: 9}"))
     measurer = OpenCl(times=lambda i, c: time_s(i, c) * (0.8 if c["cl_mad_enable"] else 1))
     monkeypatch.setattr(State, "is_time_up", lambda _: True)
@@ -169,7 +168,7 @@ def crossed(state: State) -> set[tuple[Input, Config]]:
     return {(m.input, m.config) for m in rows.measurements()}
 
 
-def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path: Path) -> None:
+def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path):
     spec = make_spec(tmp_path)
     state = ran(spec, tmp_path / "r.db", test_limit=3).campaign
     winners = {best.config for best in map(state.best, spec.inputs) if best}
@@ -180,7 +179,7 @@ def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path: Path
         )
 
 
-def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path: Path) -> None:
+def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path):
     spec = make_spec(tmp_path)
     _, lacking = spec.inputs
     measurer = FormulaMeasurer(broken={lacking: 0})
@@ -191,7 +190,7 @@ def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["UniformRandom", "HillClimb"])
-def test_the_default_is_beside_each_winner_without_crossing(name: str, tmp_path: Path) -> None:
+def test_the_default_is_beside_each_winner_without_crossing(name, tmp_path):
     """These techniques do not start from the default."""
     spec = make_spec(tmp_path)
     options: dict[str, Any] = {"technique": [name], "cross": False, "test_limit": 4}

@@ -47,7 +47,7 @@ def blocks(reports: Sequence[InputReport]) -> set[object]:
     return {best.config["BLOCK"] for best in recommended if best}
 
 
-def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path: Path) -> None:
+def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path):
     spec = tuned(tmp_path).campaign.spec
     out, written = tmp_path / "out", ["--spec", str(spec.path), "--choice", "tree"]
     assert dispatch([str(tmp_path / "r.db"), "-o", str(out), *written]) == 0
@@ -57,17 +57,17 @@ def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path: Path) -> 
     assert {config["TILE"] for config in chosen} == {1, 2}
 
 
-def test_inputs_have_blocks_of_their_own_where_nothing_asks_for_the_same(tmp_path: Path) -> None:
+def test_inputs_have_blocks_of_their_own_where_nothing_asks_for_the_same(tmp_path):
     assert blocks(tuned(tmp_path, more="").reports) > {16}
 
 
-def test_no_input_keeps_a_default_of_another_value(tmp_path: Path) -> None:
+def test_no_input_keeps_a_default_of_another_value(tmp_path):
     """The default's BLOCK is the fastest on small inputs."""
     done = tuned(tmp_path, BLOCKS_AND_TILES.replace("default: 256", "default: 16"))
     assert blocks(done.reports) == {32}
     assert blocks(input_reports(the_one(read_results([str(tmp_path / "r.db")])))) == {32}
 
 
-def test_only_parameters_may_be_the_same(tmp_path: Path) -> None:
+def test_only_parameters_may_be_the_same(tmp_path):
     with pytest.raises(SpecError, match=r"`BLOK` .*BLOCK"):
         make_spec(tmp_path, small_space(BLOCKS_AND_TILES, 8, more=SAME.replace("BLOCK", "BLOK")))

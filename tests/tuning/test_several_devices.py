@@ -145,12 +145,12 @@ ALL = 1000
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def alone(tmp_path_factory):
     """What one device makes of all of SMALL."""
     return tuned(tmp_path_factory.mktemp("alone"), [Scripted()], SMALL, ALL)
 
 
-def test_devices_together_measure_all_that_one_does(tmp_path: Path, alone: Ran) -> None:
+def test_devices_together_measure_all_that_one_does(tmp_path, alone):
     devices = [Scripted(), Scripted(), Scripted()]
     together = tuned(tmp_path, devices, SMALL, ALL)
     assert verdicts(together) == verdicts(alone)
@@ -162,8 +162,8 @@ def test_devices_together_measure_all_that_one_does(tmp_path: Path, alone: Ran) 
 @pytest.mark.slow
 @pytest.mark.parametrize("technique", ["UniformRandom", "HillClimb"])
 def test_a_technique_that_learns_from_no_other_input_proposes_the_same_on_several_devices(
-    tmp_path: Path, technique: str
-) -> None:
+    tmp_path, technique
+):
     spec, options = make_spec(tmp_path, MANY), {"test_limit": 15, "technique": [technique]}
     single = ran(spec, tmp_path / "one.db", Scripted(), **options)
     pool = equal(Scripted(), Scripted(), Scripted())
@@ -172,7 +172,7 @@ def test_a_technique_that_learns_from_no_other_input_proposes_the_same_on_severa
     assert verdicts(several) == verdicts(single)
 
 
-def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path: Path) -> None:
+def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path):
     devices = [Scripted(f"GPU-{number}") for number in range(3)]
     done = tuned(tmp_path, devices)
     homes: dict[Input, str] = {}
@@ -187,7 +187,7 @@ def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path: Path) 
     assert set(homes) == set(done.campaign.spec.inputs)
 
 
-def test_a_seed_repeats_the_search_of_one_device(tmp_path: Path) -> None:
+def test_a_seed_repeats_the_search_of_one_device(tmp_path):
     """One device takes the way without threads, and the inputs in their order; nor does it matter
     that it could be shared."""
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted()]
@@ -196,7 +196,7 @@ def test_a_seed_repeats_the_search_of_one_device(tmp_path: Path) -> None:
     assert devices[0].asked == devices[1].asked
 
 
-def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path: Path) -> None:
+def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path):
     """Ctrl-C arrives in the main thread, while others measure and one has just measured."""
 
     def interrupt(number: int) -> None:
@@ -231,7 +231,7 @@ def pairs(folder: Path) -> set[tuple[Input, Config]]:
     return {(m.input, m.config) for m in read(folder).rows.measurements()}
 
 
-def test_an_error_of_one_device_ends_the_campaign_and_keeps_what_is_stored(tmp_path: Path) -> None:
+def test_an_error_of_one_device_ends_the_campaign_and_keeps_what_is_stored(tmp_path):
     def fail(number: int) -> None:
         if number == 6:
             raise RuntimeError("a defect")
@@ -254,7 +254,7 @@ def fails_after(count: int) -> Callable[[int], None]:
 
 
 @pytest.mark.slow
-def test_a_device_that_often_fails_is_taken_out(tmp_path: Path, alone: Ran) -> None:
+def test_a_device_that_often_fails_is_taken_out(tmp_path, alone):
     devices = [Scripted("GPU-0"), Scripted("GPU-1", fails_after(20)), Scripted("GPU-2")]
     several = tuned(tmp_path, devices, SMALL, ALL)
     assert verdicts(several) == verdicts(alone)
@@ -265,7 +265,7 @@ def test_a_device_that_often_fails_is_taken_out(tmp_path: Path, alone: Ran) -> N
 
 
 @pytest.mark.slow
-def test_a_device_that_fails_now_and_then_goes_on(tmp_path: Path) -> None:
+def test_a_device_that_fails_now_and_then_goes_on(tmp_path):
     failures: list[int] = []
 
     def fail(number: int) -> None:
@@ -278,13 +278,13 @@ def test_a_device_that_fails_now_and_then_goes_on(tmp_path: Path) -> None:
     assert not done.tests.warnings
 
 
-def test_the_last_device_that_fails_ends_the_campaign(tmp_path: Path) -> None:
+def test_the_last_device_that_fails_ends_the_campaign(tmp_path):
     devices = [Scripted(before=fails_after(4)), Scripted(before=fails_after(4))]
     with pytest.raises(BackendUnavailable, match="cannot be opened"):
         tuned(tmp_path, devices)
 
 
-def test_crashes_of_one_device_are_not_the_kernels(tmp_path: Path, alone: Ran) -> None:
+def test_crashes_of_one_device_are_not_the_kernels(tmp_path, alone):
     """What crashed on a device that is taken out is measured again on others."""
     done = tuned(tmp_path, [Crashing("GPU-broken"), Scripted("GPU-1")], SMALL, ALL)
     assert verdicts(done) == verdicts(alone)
@@ -296,7 +296,7 @@ def test_crashes_of_one_device_are_not_the_kernels(tmp_path: Path, alone: Ran) -
 
 
 @pytest.mark.slow
-def test_crashes_of_kernels_take_no_device_out(tmp_path: Path) -> None:
+def test_crashes_of_kernels_take_no_device_out(tmp_path):
     done = tuned(tmp_path, [CrashingOffRows(), CrashingOffRows()], SMALL, ALL)
     assert not done.tests.warnings
     assert all(r.best and r.best.config["LAYOUT"] == "row" for r in done.reports)
@@ -325,9 +325,7 @@ class Late:
         self.is_closed = True
 
 
-def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(
-    tmp_path: Path, alone: Ran, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(tmp_path, alone, monkeypatch):
     monkeypatch.setattr("harness.tuning.sharing._LOOK_S", 0.01)
     joins, differs = Scripted("GPU-late"), Scripted("GPU-other", name="other")
     first = Scripted("GPU-0", lambda number: number == 3 and until(lambda: bool(joins.asked)))
@@ -346,7 +344,7 @@ def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(
     assert not differs.asked
 
 
-def test_devices_that_join_end_with_the_others() -> None:
+def test_devices_that_join_end_with_the_others():
     first = Scripted("GPU-0")
     late = Late(first)
     DevicePool({"first": first}, late).close()
@@ -354,7 +352,7 @@ def test_devices_that_join_end_with_the_others() -> None:
     assert first.is_closed
 
 
-def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path: Path) -> None:
+def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path):
     lacking = make_spec(tmp_path, MANY).inputs[2]
     done = tuned(tmp_path, [Scripted(broken={lacking: 0}), Scripted(broken={lacking: 0})])
     assert [r.problem for r in done.reports if not r.best] == [lacking]
@@ -362,7 +360,7 @@ def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_devices_share_the_time_of_a_campaign(tmp_path: Path) -> None:
+def test_devices_share_the_time_of_a_campaign(tmp_path):
     """Five inputs on three devices, of which two search two inputs."""
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]
     assert len(spec.inputs) == 5
@@ -373,7 +371,7 @@ def test_devices_share_the_time_of_a_campaign(tmp_path: Path) -> None:
     assert all(report.best for report in reports)
 
 
-def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path: Path) -> None:
+def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path):
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted()]
     limits: dict[str, Any] = {"test_limit": 20, "stop_at": time.monotonic() - 1}
     reports = ran(spec, tmp_path / "r.db", equal(*devices), **limits).reports
@@ -381,12 +379,12 @@ def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path: 
     assert {report.note for report in reports} == {"not measured: the time was up"}
 
 
-def test_devices_that_differ_are_refused() -> None:
+def test_devices_that_differ_are_refused():
     with pytest.raises(UsageError, match=r"device 1 \(GPU-2\) .*device 0: .*`two`"):
         equal(Scripted(name="one"), Scripted("GPU-2", name="two"))
 
 
-def test_each_thread_finds_its_own_random_numbers() -> None:
+def test_each_thread_finds_its_own_random_numbers():
     pool, drawn = equal(Scripted(), Scripted()), dict[Input, list[float]]()
     store = SimpleNamespace(commit=lambda: None)
 

@@ -46,7 +46,7 @@ def searched(folder: Path, measurer: Clock, allowed_s: float, **options: Any) ->
     return ran(spec_of(folder), folder / "r.db", measurer, stop_at=stop_at, **options).campaign
 
 
-def test_inputs_have_equal_shares_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_have_equal_shares_of_time(tmp_path, monkeypatch):
     """A tenth is for the winners on other inputs."""
     measurer = Clock(monkeypatch)
     campaign = searched(tmp_path, measurer, allowed_s=INPUTS * 12 * TEST_S / 0.9)
@@ -57,14 +57,14 @@ def test_inputs_have_equal_shares_of_time(tmp_path: Path, monkeypatch: pytest.Mo
     assert campaign.ledger.rows.of_stages([CROSS])
 
 
-def test_time_that_is_left_is_shared_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_that_is_left_is_shared_later(tmp_path, monkeypatch):
     measurer = Clock(monkeypatch)
     campaign = searched(tmp_path, measurer, allowed_s=10_000 * TEST_S, test_limit=6)
     assert {(s.tests, s.ended) for s in campaign.searched.values()} == {(6, EndReason.LIMIT)}
     assert campaign.replayed == 0
 
 
-def test_the_same_command_continues_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_command_continues_later(tmp_path, monkeypatch):
     measurer = Clock(monkeypatch)
     searched(tmp_path, measurer, allowed_s=INPUTS * 4 * TEST_S, test_limit=8)
     first = len(measurer.asked)
@@ -74,7 +74,7 @@ def test_the_same_command_continues_later(tmp_path: Path, monkeypatch: pytest.Mo
     assert {search.tests for search in again.searched.values()} == {8}
 
 
-def test_an_interrupted_stage_knows_what_the_database_answers(tmp_path: Path) -> None:
+def test_an_interrupted_stage_knows_what_the_database_answers(tmp_path):
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
     with pytest.raises(KeyboardInterrupt):
         ran(spec, database, FormulaMeasurer(stop_after=4), test_limit=9)

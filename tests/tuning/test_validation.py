@@ -80,7 +80,7 @@ class Finished:
 
 
 @pytest.fixture(scope="module")
-def of_noise(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def of_noise(tmp_path_factory):
     """120 samples of what no tree can predict."""
     folder, measurer = tmp_path_factory.mktemp("noise"), FormulaMeasurer(noise_s)
     return Finished(folder, measurer, validation(folder, measurer, test_limit=40))
@@ -90,7 +90,7 @@ FEW = 20
 
 
 @pytest.fixture
-def few_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_reserved(monkeypatch):
     """Fewer than are usual, where it is not asked how many."""
     monkeypatch.setattr("harness.tuning.validation.RESERVED", FEW)
 
@@ -99,7 +99,7 @@ def few_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_reserved")
-def test_a_tree_over_steps_converges_on_them(tmp_path: Path) -> None:
+def test_a_tree_over_steps_converges_on_them(tmp_path):
     done = validation(tmp_path, FormulaMeasurer(steps_s), target=0.01)
     last = done.curve[-1]
     assert last.error.median.high <= 0.01
@@ -108,14 +108,14 @@ def test_a_tree_over_steps_converges_on_them(tmp_path: Path) -> None:
     assert [point.samples for point in done.curve] == list(range(20, last.samples + 1, 20))
 
 
-def test_a_dip_of_the_median_below_the_target_is_not_the_end() -> None:
+def test_a_dip_of_the_median_below_the_target_is_not_the_end():
     """Of noise, the interval reaches beyond a target that the median alone has reached."""
     curve = validate(Sampled(configs=500), counts(500), 1e-9, 200).curve
     dip = min(point.error.median.value for point in curve)
     assert validate(Sampled(configs=500), counts(500), dip, 200).curve == curve
 
 
-def test_noise_is_not_claimed_to_be_predicted(of_noise: Finished) -> None:
+def test_noise_is_not_claimed_to_be_predicted(of_noise):
     done = of_noise.validation
     assert "limit of 120 samples" in done.ended
     assert done.may_go_on
@@ -126,14 +126,14 @@ def test_noise_is_not_claimed_to_be_predicted(of_noise: Finished) -> None:
 # ------------------------------------------------------------------------------ the draws
 
 
-def test_reserved_samples_are_as_many_as_published_and_not_trained(of_noise: Finished) -> None:
+def test_reserved_samples_are_as_many_as_published_and_not_trained(of_noise):
     reserved, training = (of_part(of_noise.folder, part) for part in ("reserved", "training"))
     assert of_noise.validation.reserved == RESERVED == len(set(reserved))
     assert len(set(training)) == len(training) == 120
     assert not set(reserved) & set(training)
 
 
-def test_pairs_are_drawn_evenly_over_inputs_by_their_configurations() -> None:
+def test_pairs_are_drawn_evenly_over_inputs_by_their_configurations():
     """900 draws of 6,000 pairs, a third of them of the small input: its share is 300 +- 13
     (hypergeometric); five standard deviations are allowed."""
     sampler, (small, large) = Sampled(configs=4000), INPUTS
@@ -143,7 +143,7 @@ def test_pairs_are_drawn_evenly_over_inputs_by_their_configurations() -> None:
     assert abs(drawn[small] - 300) < 5 * 13
 
 
-def test_reserved_and_training_samples_are_drawn_with_other_numbers(tmp_path: Path) -> None:
+def test_reserved_and_training_samples_are_drawn_with_other_numbers(tmp_path):
     """With the same numbers each reserved sample could have a training sample near it."""
     spec = make_spec(tmp_path, SPACE)
     options = {"technique": ["UniformRandom"]}
@@ -176,9 +176,7 @@ class RefusingSome(Failing):
 
 @pytest.mark.usefixtures("few_reserved")
 @pytest.mark.parametrize("measurer", [Failing, RefusingSome])
-def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(
-    tmp_path: Path, measurer: type[Failing]
-) -> None:
+def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(tmp_path, measurer):
     done = validation(tmp_path, measurer(noise_s), test_limit=7)
     assert done.curve[-1].samples == 21
     assert done.reserved == FEW
@@ -188,7 +186,7 @@ def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(
 
 
 @pytest.mark.slow
-def test_a_killed_validation_goes_on_where_it_was(of_noise: Finished, tmp_path: Path) -> None:
+def test_a_killed_validation_goes_on_where_it_was(of_noise, tmp_path):
     cut, rest = FormulaMeasurer(noise_s, 270), FormulaMeasurer(noise_s)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, cut, test_limit=40)
@@ -200,7 +198,7 @@ def test_a_killed_validation_goes_on_where_it_was(of_noise: Finished, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_reserved")
-def test_a_larger_limit_goes_on_from_the_samples_there_are(tmp_path: Path) -> None:
+def test_a_larger_limit_goes_on_from_the_samples_there_are(tmp_path):
     first, second = FormulaMeasurer(noise_s), FormulaMeasurer(noise_s)
     before = validation(tmp_path, first, test_limit=20)
     after = validation(tmp_path, second, test_limit=40)
@@ -208,7 +206,7 @@ def test_a_larger_limit_goes_on_from_the_samples_there_are(tmp_path: Path) -> No
     assert not set(first.asked) & set(second.asked)
 
 
-def test_a_space_that_is_sampled_to_its_end_says_so(tmp_path: Path) -> None:
+def test_a_space_that_is_sampled_to_its_end_says_so(tmp_path):
     smaller = SPACE.replace("max: 20", "max: 1")
     done = validation(tmp_path, FormulaMeasurer(noise_s), text=smaller, test_limit=10_000)
     assert done.ended.startswith("Every legal pair")
@@ -216,7 +214,7 @@ def test_a_space_that_is_sampled_to_its_end_says_so(tmp_path: Path) -> None:
     assert not done.may_go_on
 
 
-def test_the_end_says_that_the_time_was_up(tmp_path: Path) -> None:
+def test_the_end_says_that_the_time_was_up(tmp_path):
     done = validation(tmp_path, FormulaMeasurer(noise_s), stop_at=0.0)
     assert done.ended.startswith("The time was up")
     assert (done.curve, done.reserved) == ((), 0)
@@ -252,13 +250,13 @@ def counts(each: int) -> Mapping[Input, float]:
     return dict.fromkeys(INPUTS, each)
 
 
-def test_later_more_samples_are_added_at_a_time() -> None:
+def test_later_more_samples_are_added_at_a_time():
     curve = validate(Sampled(configs=500), counts(500), 1e-9, 300).curve
     steps = [20, 40, 60, 80, 100, 120, 140, 160, 200, 240, 300]
     assert [point.samples for point in curve] == steps
 
 
-def test_a_small_space_reserves_half_of_its_pairs_and_says_so() -> None:
+def test_a_small_space_reserves_half_of_its_pairs_and_says_so():
     done = validate(Sampled(), counts(100), 1e-9, 40)
     lines = list(describe_validation(done))
     assert done.reserved == 100
@@ -269,14 +267,14 @@ def test_a_small_space_reserves_half_of_its_pairs_and_says_so() -> None:
     assert lines[-1] == done.ended
 
 
-def test_a_space_that_is_too_small_or_refused_as_a_whole_is_an_error() -> None:
+def test_a_space_that_is_too_small_or_refused_as_a_whole_is_an_error():
     with pytest.raises(UsageError, match=r"40 pairs .* 38"):
         validate(Sampled(), counts(19), 0.15, 1000)
     with pytest.raises(UsageError, match=r"20 reserved samples .* 0"):
         validate(Sampled(Outcome.BUILD_FAILED), counts(100), 0.15, 1000)
 
 
-def test_a_tree_of_the_power_is_judged_where_the_power_is_stored() -> None:
+def test_a_tree_of_the_power_is_judged_where_the_power_is_stored():
     class WithPower(Sampled):
         def draw_samples(self, *arguments: Any) -> Any:
             drawn = super().draw_samples(*arguments)
