@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import pytest
 
@@ -16,25 +15,25 @@ GIVEN = Input({"m": 64, "n": 64})
 A, B, C, D = (Config({"BLOCK": size}) for size in (16, 64, 256, 1024))
 
 
-def ok(config: Config, time_s: float, stopped: StopReason = StopReason.REPEATS) -> Measurement:
+def ok(config, time_s, stopped=StopReason.REPEATS):
     samples_s = tuple(time_s * factor for factor in (0.99, 0.995, 1, 1.005, 1.01))
     return Measurement(config, GIVEN, Outcome.OK, Timing(samples_s, stopped))
 
 
-def in_turn(config: Config, time_s: float) -> Measurement:
+def in_turn(config, time_s):
     return ok(config, time_s, StopReason.INTERLEAVED)
 
 
-def shared(config: Config, origin: Measurement) -> Measurement:
+def shared(config, origin):
     """A configuration with the machine code of another."""
     return dataclasses.replace(origin, config=config, shared_with=origin.config.digest)
 
 
-def failed(config: Config, outcome: Outcome = Outcome.TIMEOUT) -> Measurement:
+def failed(config, outcome=Outcome.TIMEOUT):
     return Measurement(config, GIVEN, outcome, message="as it is")
 
 
-def by_config(*measurements: Measurement) -> dict[Config, Measurement]:
+def by_config(*measurements):
     return {m.config: m for m in measurements}
 
 
@@ -69,7 +68,7 @@ def test_disturbed_rounds_of_the_default_are_no_speed_up():
         assert speedup.is_faster == is_faster, "the median round is slower too"
 
 
-def sampled(config: Config, *samples_s: float) -> Measurement:
+def sampled(config, *samples_s):
     timing = Timing(samples_s, StopReason.INTERLEAVED)
     return Measurement(config, GIVEN, Outcome.OK, timing)
 
@@ -133,11 +132,11 @@ NONE = Config({"BLOCK": 0})  # a default that was not measured
 
 
 def finalists(
-    measured: list[Measurement],
-    default: Config,
-    count: int | None = None,
-    interleaved: Sequence[Measurement] = (),
-) -> list[Config]:
+    measured,
+    default,
+    count=None,
+    interleaved=(),
+):
     return choose_finalists({m.config: m for m in measured}, default, count, interleaved)
 
 

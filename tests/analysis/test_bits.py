@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 
 from harness.analysis.bits import equal_bits
 from harness.api.describing import describe_analyses
 from harness.core.observations import OUTPUT_BITS, VARYING_BITS
-from harness.core.records import Config, Input, Measurement
 from harness.display.sections import bits_section
 from harness.report.findings import Findings
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
@@ -18,7 +16,7 @@ from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of,
 SPACE = small_space(BLOCKS_AND_TILES + ", UNROLL: {values: [1, 2, 4, 8], default: 1}", 8)
 
 
-def time_s(problem: Input, config: Config) -> float:
+def time_s(problem, config):
     """TILE=2 halves the time, and the default's TILE is 1."""
     return 1e-5 * problem["n"] / config["TILE"] * (1 + config["BLOCK"] / 1e4)
 
@@ -26,7 +24,7 @@ def time_s(problem: Input, config: Config) -> float:
 class DigestingMeasurer(FormulaMeasurer):
     """A kernel in which TILE and BLOCK=256 change the order of a sum, and BLOCK=16 is unsteady."""
 
-    def measure(self, *asked: Any) -> Measurement:
+    def measure(self, *asked):
         measured = super().measure(*asked)
         block, tile = measured.config["BLOCK"], measured.config["TILE"]
         bits = {16: VARYING_BITS, 256: 10.0 + tile}.get(block, float(tile))

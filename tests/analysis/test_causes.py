@@ -6,9 +6,8 @@ import dataclasses
 import itertools
 import math
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,16 +44,16 @@ class Tried:
     outcomes: list[Outcome]
     configurations: Sequence[int]
 
-    def causes(self) -> list[Any]:
+    def causes(self):
         frame = pd.DataFrame(self.rows, dtype=object)
         return list(causes_among(frame, self.outcomes, np.array(self.configurations)))
 
 
-def conditions(cause: Any) -> set[str]:
+def conditions(cause):
     return set(map(str, cause.region.parts.values()))
 
 
-def tried(ends: Ends, count: int = 600, inputs: int = 1, seed: int = 0) -> Tried:
+def tried(ends, count=600, inputs=1, seed=0):
     """Uniform samples of DEFAULT's parameters, each on so many inputs."""
     rng = random.Random(seed)
     rows, outcomes = [], []
@@ -69,7 +68,7 @@ def tried(ends: Ends, count: int = 600, inputs: int = 1, seed: int = 0) -> Tried
 # ----------------------------------------------------------------------------- failures
 
 
-def planted(config: dict[str, Value], rng: random.Random) -> Outcome:
+def planted(config, rng):
     """Fast mathematics with ftz is wrong nearly always, `cg` never builds, else little fails."""
     if config["cache"] == "cg":
         return Outcome.BUILD_FAILED
@@ -88,7 +87,7 @@ def test_the_pair_and_the_value_that_explain_failures_are_found():
 
 
 def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found():
-    def end(config: dict[str, Value], _: random.Random) -> Outcome:
+    def end(config, _):
         unroll = config["unroll"]
         return Outcome.LAUNCH_FAILED if unroll >= 4 or config["f0"] else Outcome.OK
 
@@ -141,7 +140,7 @@ def test_two_causes_that_are_perfect_together_are_both_found():
         assert (cause.failed, cause.count, cause.others_failed) == (count, count, 0)
 
 
-def failed(**values: Value) -> Measurement:
+def failed(**values):
     config = Config({**DEFAULT, **values})
     return Measurement(config, Input({"n": 1}), Outcome.IMPLAUSIBLE, message="too fast")
 
@@ -162,10 +161,10 @@ def test_failures_after_the_search_are_listed_of_configurations_that_had_worked(
         assert part in line
 
 
-def by_digest(kind: Outcome, one_in: int) -> Ends:
+def by_digest(kind, one_in):
     """Fail by chance, alike on every input."""
 
-    def end(config: dict[str, Value], _: random.Random) -> Outcome:
+    def end(config, _):
         digest = int(Config({k: v for k, v in config.items() if k != "n"}).digest[:4], 16)
         return kind if digest % one_in == 0 else Outcome.OK
 
@@ -190,7 +189,7 @@ def test_one_test_that_ends_by_chance_makes_no_cause():
 def test_what_fails_on_some_inputs_is_explained_by_the_input_and_by_chance_alike():
     """Large inputs with unroll=4 time out always; where f0 is set a third of the tests crash."""
 
-    def end(config: dict[str, Value], rng: random.Random) -> Outcome:
+    def end(config, rng):
         n = config["n"]
         if n >= 4 and config["unroll"] == 4:
             return Outcome.TIMEOUT
@@ -209,19 +208,19 @@ def test_what_fails_on_some_inputs_is_explained_by_the_input_and_by_chance_alike
 Measure = Callable[[Sequence[Config]], list[Measurement]]
 
 
-def interleaved(times: Callable[[Config], float]) -> Measure:
+def interleaved(times):
     """Ten samples a configuration, with a spread of half a percent; infinity is a failure."""
     return lambda configs: [_measured(config, times(config)) for config in configs]
 
 
-def _measured(config: Config, time_s: float) -> Measurement:
+def _measured(config, time_s):
     if math.isinf(time_s):
         return Measurement(config, Input({}), Outcome.WRONG_RESULT, message="planned")
     rng = random.Random(config.digest)
     return timed(config, [time_s * math.exp(rng.gauss(0, 0.005)) for _ in range(10)])
 
 
-def timed(config: Config, samples_s: Sequence[float]) -> Measurement:
+def timed(config, samples_s):
     timing = Timing(tuple(samples_s), StopReason.INTERLEAVED)
     return Measurement(config, Input({}), Outcome.OK, timing)
 
@@ -231,22 +230,22 @@ ALL = Config({f"f{number}": True for number in range(8)})
 
 
 def ablated(
-    measure: Measure,
-    legal: Callable[[Config], Config | None] = lambda config: config,
-    without_code: Collection[str] = (),
-    winner: Config = ALL,
-    default: Config = PLAIN,
-) -> Ablation:
+    measure,
+    legal=lambda config: config,
+    without_code=(),
+    winner=ALL,
+    default=PLAIN,
+):
     """Ablate; the flags `without_code` leave the machine code as it is."""
 
-    def code(config: Config) -> Config:
+    def code(config):
         return Config({name: value for name, value in config.items() if name not in without_code})
 
     return ablate(winner, default, measure=measure, code=code, legal=legal)
 
 
 def test_what_leaves_the_machine_code_is_dropped_without_a_measurement():
-    def nothing(configs: Sequence[Config]) -> list[Measurement]:
+    def nothing(configs):
         raise AssertionError("it is not measured")
 
     same = ablated(nothing, without_code=ALL)
@@ -254,7 +253,7 @@ def test_what_leaves_the_machine_code_is_dropped_without_a_measurement():
 
     measured = list[Config]()
 
-    def measure(configs: Sequence[Config]) -> list[Measurement]:
+    def measure(configs):
         measured.append(configs[1])
         return interleaved(lambda c: 1e-3 if c["f2"] else 2e-3)(configs)
 
@@ -265,7 +264,7 @@ def test_what_leaves_the_machine_code_is_dropped_without_a_measurement():
 
 
 def test_only_what_the_time_needs_is_left():
-    def time_s(config: Config) -> float:
+    def time_s(config):
         return 1e-3 * (0.8 if config["f2"] else 1) * (0.9 if config["f5"] else 1)
 
     part = ablated(interleaved(time_s))
@@ -277,7 +276,7 @@ def test_only_what_the_time_needs_is_left():
 def test_small_losses_do_not_add_up():
     """Each flag is worth 0.9 %, in the noise of ten samples or not; together they are not."""
 
-    def time_s(config: Config) -> float:
+    def time_s(config):
         return 1e-3 * 1.009 ** sum(not value for value in config.values())
 
     part = ablated(interleaved(time_s))
@@ -286,10 +285,10 @@ def test_small_losses_do_not_add_up():
 
 
 def test_flags_that_are_illegal_or_fail_without_stay():
-    def legal(config: Config) -> Config | None:
+    def legal(config):
         return None if config["f1"] and not config["f0"] else config
 
-    def time_s(config: Config) -> float:
+    def time_s(config):
         return 1e-3 if config["f1"] else math.inf
 
     part = ablated(interleaved(time_s), legal)
@@ -302,7 +301,7 @@ def test_a_lucky_drop_is_put_back():
     """The last look is a fresh one: at the first, f0 seemed not to matter."""
     factors = itertools.chain([1.0], itertools.repeat(1.2))
 
-    def measure(configs: Sequence[Config]) -> list[Measurement]:
+    def measure(configs):
         factor = next(factors)
         return interleaved(lambda c: 1e-3 if c["f0"] else 1e-3 * factor)(configs)
 
@@ -312,7 +311,7 @@ def test_a_lucky_drop_is_put_back():
     assert [step.result for step in part.steps] == [StepResult.DROPPED, StepResult.PUT_BACK]
 
 
-def alternating(cost: float, spread: float) -> Measure:
+def alternating(cost, spread):
     """The winner's samples are alternately this much above and below; others cost more."""
     samples_s = [1e-3 * math.exp(spread * sign) for sign in (1, -1) * 5]
     return lambda configs: [

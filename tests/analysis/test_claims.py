@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -30,18 +30,18 @@ DEFAULT, A, B, C = (Config({"V": value}) for value in range(4))
 SIZES = (4, 4, 3, 3, 3, 3)
 
 
-def timing(logs: Logs, occasions: tuple[int, ...] = ()) -> Timing:
+def timing(logs, occasions=()):
     return Timing(tuple(np.exp(logs).ravel().tolist()), StopReason.INTERLEAVED, occasions)
 
 
-def measured(config: Config, time: Timing) -> Measurement:
+def measured(config, time):
     return Measurement(config, PROBLEM, Outcome.OK, time)
 
 
 # --------------------------------------------------------------------- a family of ratios
 
 
-def ratio_of(p_value: float, value: float = 1.1) -> TimeRatio:
+def ratio_of(p_value, value=1.1):
     return TimeRatio(value, value - 0.05, value + 0.05, 20, p_value)
 
 
@@ -83,22 +83,22 @@ def test_a_single_sample_is_no_claim():
 # ---------------------------------------------------------------------- rates, by simulation
 
 
-def normal(rng: np.random.Generator, *shape: int) -> Logs:
+def normal(rng, *shape):
     return rng.normal(0, 0.03, shape)
 
 
-def offset_by_load(rng: np.random.Generator, *shape: int) -> Logs:
+def offset_by_load(rng, *shape):
     """Each load of a configuration has an offset of 1 %."""
     return rng.normal(0, 0.01, (*shape[:2], 1)) + rng.normal(0, 0.01, shape)
 
 
-def drifting(rng: np.random.Generator, *shape: int) -> Logs:
+def drifting(rng, *shape):
     """The machine's clock wanders; the configurations of a round share it."""
     steps = rng.normal(0, 0.02, shape[1:])
     return np.cumsum(steps.ravel()).reshape(steps.shape) + rng.normal(0, 0.01, shape)
 
 
-def final_report(rng: np.random.Generator, draw: Draw, faster: float = 0.0) -> InputReport:
+def final_report(rng, draw, faster=0.0):
     """An input whose three finalists are equal code, and as much faster than the default."""
     choosing = draw(rng, 3, 1, 7)
     judging = draw(rng, 4, 6, 4).reshape(4, -1)[:, : sum(SIZES)]
@@ -109,14 +109,14 @@ def final_report(rng: np.random.Generator, draw: Draw, faster: float = 0.0) -> I
     return report_input(PROBLEM, {}, finals, DEFAULT, None, has_choice=True)
 
 
-def recorded_report(rng: np.random.Generator, draw: Draw) -> InputReport:
+def recorded_report(rng, draw):
     """As a replay has it: all finalists in the same 20 rounds of one load."""
     logs = draw(rng, 4, 1, 20)
     finals = [measured(c, timing(logs[n])) for n, c in enumerate([DEFAULT, A, B, C])]
     return report_input(PROBLEM, {}, finals, DEFAULT, None)
 
 
-def claims(reports: Sequence[InputReport]) -> int:
+def claims(reports):
     """Count the inputs with a claim."""
     return sum(report.speedup.is_faster for report in reports)
 

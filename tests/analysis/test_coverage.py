@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.analysis.coverage import input_reports, not_measured, reservations
-from harness.core.records import DeviceLimits, Input
+from harness.core.records import DeviceLimits
 from harness.report import write_report
 from harness.report.findings import Findings
 from harness.report.page import facts_of, warnings_of
 from harness.results import Run
 from harness.results.view import Results, read_results, the_one
 from harness.search.driver import Driver
-from harness.space_file import Spec
 from harness.tuning.state import State
 from tests.helpers.replays import BROKEN, SPACE, FormulaMeasurer, make_spec, ran
 
@@ -24,16 +21,16 @@ THREE = SPACE.replace("{m: 4096, n: 64}]", "{m: 4096, n: 64}, {m: 512, n: 512}]"
 ILLEGAL = "no configuration is legal on this device; the default: it is too large"
 
 
-def read(folder: Path) -> Results:
+def read(folder):
     return the_one(read_results([str(folder / "r.db")]))
 
 
-def three(folder: Path) -> tuple[Spec, tuple[Input, ...]]:
+def three(folder):
     spec = make_spec(folder, THREE)
     return spec, spec.inputs
 
 
-def tune(spec: Spec, folder: Path, *inputs: Input, **options: Any) -> None:
+def tune(spec, folder, *inputs, **options):
     """A command on some of the inputs."""
     chosen = dataclasses.replace(spec, inputs=inputs)
     ran(chosen, folder / "r.db", FormulaMeasurer(**options), test_limit=4)
@@ -114,7 +111,7 @@ def test_an_input_with_nothing_legal_is_reported_wherever_it_stands_and_not_forg
     spec, inputs = three(tmp_path)
     empty, measured = inputs[position], inputs[1]
 
-    def is_empty(state: State, problem: Input) -> bool:
+    def is_empty(state, problem):
         if problem == empty:
             state.left_out[problem] = ILLEGAL
         return problem == empty

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,6 @@ from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.learners import gadapt_judgement
 from harness.models.starchart import TreeTarget, importance
-from harness.results import MeasurementRow
 from harness.results.view import Results
 from harness.space_file import Parameter
 from tests.helpers.commands import analyse as main
@@ -39,7 +37,7 @@ def database(sized):
     return sized.databases[0]
 
 
-def changed(row: MeasurementRow, **changes: Any) -> MeasurementRow:
+def changed(row, **changes):
     """A row with another measurement."""
     return dataclasses.replace(row, measurement=dataclasses.replace(row.measurement, **changes))
 
@@ -170,7 +168,7 @@ def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results):
     assert 0.5 < judged.mean_fraction < 1
 
 
-def of_device(results: Results, device: str, **campaign: Any) -> Results:
+def of_device(results, device, **campaign):
     """The same results of another device; `campaign` changes further fields."""
     environment = dataclasses.replace(results.campaign.environment, device=device)
     other = dataclasses.replace(results.campaign, environment=environment, **campaign)

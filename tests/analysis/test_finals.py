@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.analysis.coverage import input_reports
-from harness.analysis.inputs import InputReport
 from harness.core.observations import UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.display.inputs import claims_lines
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
-from harness.results.view import Results, read_results, the_one
+from harness.results.view import read_results, the_one
 from harness.tuning.finals import FINAL_OCCASIONS, is_complete
 from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, ran, small_space
 from tests.helpers.results_examples import query, tamper
@@ -39,12 +35,12 @@ class Staged(FormulaMeasurer):
 
     def __init__(
         self,
-        choice_s: Mapping[int, float] = SEARCH_S,
-        final_s: Mapping[int, float] = SEARCH_S,
-        wrong: tuple[int, ...] = (),
-        search_s: Mapping[int, float] = SEARCH_S,
-        slow_first: tuple[int, ...] = (),
-    ) -> None:
+        choice_s=SEARCH_S,
+        final_s=SEARCH_S,
+        wrong=(),
+        search_s=SEARCH_S,
+        slow_first=(),
+    ):
         super().__init__(lambda _, config: search_s[block(config)])
         self._staged = {"search": SEARCH_S, "choice": choice_s, "finals": final_s}
         self._wrong = wrong
@@ -53,9 +49,7 @@ class Staged(FormulaMeasurer):
         self.seeds: list[tuple[int, ...]] = []
         self.rounds: list[int] = []
 
-    def measure_interleaved(
-        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ONE_OCCASION
-    ) -> list[Measurement]:
+    def measure_interleaved(self, space, problem, configs, rounds, seeds=ONE_OCCASION):
         stage = _stage(seeds)
         self.turns.append((set(map(block, configs)), stage))
         self.rounds.append(rounds)
@@ -63,9 +57,7 @@ class Staged(FormulaMeasurer):
             self.seeds.append(seeds)
         return [self._one(problem, config, rounds, seeds, stage) for config in configs]
 
-    def _one(
-        self, problem: Input, config: Config, rounds: int, seeds: Any, stage: str
-    ) -> Measurement:
+    def _one(self, problem, config, rounds, seeds, stage):
         size = block(config)
         if stage == "finals" and size in self._wrong:
             return Measurement(config, problem, Outcome.WRONG_RESULT, message="wrong")
@@ -77,19 +69,17 @@ class Staged(FormulaMeasurer):
         return measured
 
 
-def _stage(seeds: tuple[int, ...]) -> str:
+def _stage(seeds):
     if seeds == ONE_OCCASION:
         return "search"
     return "choice" if len(seeds) == 1 else "finals"
 
 
-def block(config: Config) -> int:
+def block(config):
     return config["BLOCK"]
 
 
-def tuned(
-    folder: Path, measurer: Staged, text: str = SPACE, test_limit: int = 40
-) -> tuple[InputReport, Results]:
+def tuned(folder, measurer, text=SPACE, test_limit=40):
     """The report of the first input, and what is stored."""
     spec, database = make_spec(folder, text), folder / "r.db"
     chosen = {"cross": text != SPACE, "test_limit": test_limit}
@@ -97,7 +87,7 @@ def tuned(
     return report, the_one(read_results([str(database)]))
 
 
-def best_block(report: InputReport) -> int:
+def best_block(report):
     return block(report.best.config)
 
 
@@ -224,13 +214,11 @@ def test_results_know_how_many_configurations_are_legal_and_whether_all_were_tri
 C16, C32, C64 = (Config({"BLOCK": value}) for value in (16, 32, 64))
 
 
-def timed(
-    config: Config, rounds: int = 20, stopped: StopReason = StopReason.INTERLEAVED
-) -> Measurement:
+def timed(config, rounds=20, stopped=StopReason.INTERLEAVED):
     return Measurement(config, Input({"n": 8}), Outcome.OK, Timing((1.0,) * rounds, stopped))
 
 
-def failed(config: Config, outcome: Outcome) -> Measurement:
+def failed(config, outcome):
     return Measurement(config, Input({"n": 8}), outcome, message="gone")
 
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 
 from harness.analysis.explain import explain, samples
 from harness.api.describing import describe_results
 from harness.core.cache import Cache
-from harness.core.records import Config, Input, Measurement
 from harness.display.sections import roofline_section
 from harness.measure.kernels.peak import rates
 from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
 from harness.report.page import sections
 from harness.search import EndReason
-from harness.space_file import Spec
 from tests.helpers.commands import tune
 from tests.helpers.replays import (
     BLOCKS_AND_TILES,
@@ -34,7 +31,7 @@ SPACE = small_space(
 PEAK = {"bytes": 1e11, "flops": 2e12}  # the bytes take 10 us for each n, the operations 4 us
 
 
-def time_s(problem: Input, config: Config) -> float:
+def time_s(problem, config):
     """The smallest block reaches 94 % of the peak, the default half, and n=64 is in a cache."""
     n, block = problem["n"], config["BLOCK"]
     return 1e-5 * n * (1 + block / 256) / (2 if n == 64 else 1)
@@ -43,17 +40,17 @@ def time_s(problem: Input, config: Config) -> float:
 class RatedMeasurer(FormulaMeasurer):
     """Observes what the work of the space makes of the formula's times."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec):
         super().__init__(time_s)
         self._work = spec.work
 
-    def measure(self, *asked: Any) -> Measurement:
+    def measure(self, *asked):
         return self._rated(super().measure(*asked))
 
-    def measure_interleaved(self, *asked: Any, **seeds: Any) -> Any:
+    def measure_interleaved(self, *asked, **seeds):
         return list(map(self._rated, super().measure_interleaved(*asked, **seeds)))
 
-    def _rated(self, measured: Measurement) -> Measurement:
+    def _rated(self, measured):
         observed = rates(self._work.of(measured.input), PEAK, measured.time_s)
         return dataclasses.replace(measured, observed=observed)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,13 +13,13 @@ from harness.analysis.sensors import clock_lines, clock_range, input_energies, s
 from harness.api.describing import describe_results
 from harness.core.cache import Cache
 from harness.core.observations import HOST, HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
-from harness.core.records import Config, Input, Measurement
+from harness.core.records import Config
 from harness.core.text import format_energy
 from harness.display.sections import energy_section, front_section
 from harness.models.starchart import TreeTarget, importance
 from harness.report.findings import Findings
 from harness.report.page import facts_of, sections
-from harness.results.view import Results, read_results, the_one
+from harness.results.view import read_results, the_one
 from tests.helpers.commands import analyse as main
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
 from tests.helpers.results_examples import make_ok, write
@@ -32,13 +30,13 @@ SPACE = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64)
 ONE_INPUT = small_space(BLOCKS_AND_TILES, 8)
 
 
-def time_s(problem: Input, config: Config) -> float:
+def time_s(problem, config):
     """The default is the slowest, the smallest block the fastest; TILE does not matter."""
     n, block = problem["n"], config["BLOCK"]
     return 1e-5 * n * (1 + block / 256)
 
 
-def power_w(config: Config) -> float:
+def power_w(config):
     """TILE=2 takes half of the power."""
     return 300.0 if config["TILE"] == 1 else 150.0 + config["BLOCK"] / 100
 
@@ -46,7 +44,7 @@ def power_w(config: Config) -> float:
 class PoweredMeasurer(FormulaMeasurer):
     """Measures the energy of all but one block size, and a GPU that is throttled by one."""
 
-    def measure(self, *asked: Any) -> Measurement:
+    def measure(self, *asked):
         measured = super().measure(*asked)
         block, power = measured.config["BLOCK"], power_w(measured.config)
         observed = {"throttled": 0.0, "launch_share": 0.1}
@@ -81,7 +79,7 @@ def test_an_input_has_the_energy_of_the_default_of_the_best_and_the_least(result
 
 def test_the_front_goes_from_the_fastest_to_the_least_energy(tmp_path):
     class Trading(PoweredMeasurer):
-        def measure(self, *asked: Any) -> Measurement:
+        def measure(self, *asked):
             measured = super().measure(*asked)
             energy_j = {16: 4.0, 32: 2.0, 64: 3.0, 256: 1.0}[measured.config["BLOCK"]]
             observed = {"energy_j": energy_j * measured.config["TILE"]}
@@ -149,7 +147,7 @@ def test_without_sensors_nothing_is_said(tmp_path, monkeypatch):
 # ---------- clocks
 
 
-def observing(folder: Path, *observed: dict[str, float]) -> Results:
+def observing(folder, *observed):
     """A campaign of a measurement for each of these observations."""
     tests = []
     for number, each in enumerate(observed, start=1):

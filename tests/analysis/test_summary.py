@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from pathlib import Path
 
 import pytest
 
 from harness.analysis.coverage import input_reports
 from harness.analysis.inputs import InputReport
 from harness.analysis.summary import summarize
-from harness.core.records import Config, Input, Outcome
+from harness.core.records import Input, Outcome
 from harness.report.findings import Findings
-from harness.results.view import Results, read_results
+from harness.results.view import read_results
 from harness.space_file.baselines import level_of
 from harness.stats.timing import TimeRatio
 from tests.helpers.commands import analyse, merge, report
@@ -30,13 +29,13 @@ measure: {repeats: 6}
 SLOW, FAST = "a slow GPU", "a fast GPU"
 
 
-def formula_s(problem: Input, config: Config) -> float:
+def formula_s(problem, config):
     """Level 2 takes 1.12 times the default's time, a block of 64 0.8 times; level 0 fails."""
     time_s = {0: math.inf, 1: 2.2e-3, 2: 1.12e-3, None: 1e-3}[config["level"]]
     return time_s * (0.8 if config["BLOCK"] == 64 else 1.0)
 
 
-def fill(folder: Path, name: str, device: str, *inputs: int) -> Path:
+def fill(folder, name, device, *inputs):
     """Tune one program on one device, and return the database."""
     text = small_space("BLOCK: {values: [24, 32, 64], default: 32}", *inputs, more=MORE, name=name)
     spec = dataclasses.replace(make_spec(folder, text), functions=(name,))  # each a program
@@ -114,13 +113,13 @@ def test_options_of_trees_do_not_go_with_the_summary(merged, capsys):
         assert "--summary" in capsys.readouterr().err
 
 
-def names(*results: Results) -> tuple[list[str], list[str]]:
+def names(*results):
     """The names of programs, and of devices."""
     cells = summarize((one, input_reports(one)) for one in results)
     return [cell.program for cell in cells], [cell.device for cell in cells]
 
 
-def with_key(results: Results, **changes: object) -> Results:
+def with_key(results, **changes):
     key = dataclasses.replace(results.campaign.key, **changes)
     return dataclasses.replace(results, campaign=dataclasses.replace(results.campaign, key=key))
 

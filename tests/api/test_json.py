@@ -2,7 +2,6 @@
 
 import errno
 import json
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -22,7 +21,7 @@ from tests.helpers.replays import REPLAYED, small_space, write_recording, write_
 def run(capsys):
     """Run a command with --json; return its status and its document, which fits the schema."""
 
-    def of(command, *words: str | Path):
+    def of(command, *words):
         capsys.readouterr()
         status = run_command(command, [*map(str, words), "--json"])
         document = json.loads(capsys.readouterr().out)
@@ -82,7 +81,7 @@ def test_an_error_is_a_document_too(command, option, tmp_path, capsys):
 
 
 def test_a_file_that_cannot_be_read_is_an_error_document(tmp_path, monkeypatch, capsys):
-    def full(*_: object, **__: object):
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device", "r.db")
 
     monkeypatch.setattr("harness.commands.report.read_results", full)

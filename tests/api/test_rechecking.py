@@ -57,7 +57,7 @@ def folder(tmp_path_factory):
 def recheck(folder, monkeypatch, capsys):
     """Checks the dispatcher again by a measurer; returns the exit code and what is printed."""
 
-    def of(measurer, *more: str):
+    def of(measurer, *more):
         monkeypatch.setattr(rechecking, "open_measurer", lambda *_: (measurer, "a test"))
         words = f"{folder}/out", "--spec", f"{folder}/space.yaml"
         return recheck_command([*words, *more]), capsys.readouterr().out

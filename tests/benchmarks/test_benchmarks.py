@@ -5,17 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import search
 from benchmarks.peers import contest, entrants
-from benchmarks.peers.contest import Job
-from benchmarks.peers.landscape import Course, Landscape, Peer, landscapes
+from benchmarks.peers.landscape import Course, landscapes
 from benchmarks.peers.ours import transfer_sources
 from benchmarks.recordings import RecordingFile
 from benchmarks.search_figures import Searches, as_json, bootstrap, overall, padded
@@ -25,7 +22,7 @@ from harness.recordings.replay import ListedSpace, read_recording
 INF = math.inf
 
 
-def searches(*courses: Sequence[float], budget: int = 4, optimum_s: float = 1.0) -> Searches:
+def searches(*courses, budget=4, optimum_s=1.0):
     return Searches(padded(courses, budget), optimum_s)
 
 
@@ -77,7 +74,7 @@ def landscape(recording):
     return found
 
 
-def peer(tuner: str, landscape: Landscape, scratch: Path) -> Peer:
+def peer(tuner, landscape, scratch):
     if tuner and entrants.why_lacking(tuner):
         pytest.skip(f"{tuner} is not installed: pip install -e '.[bench]'")
     return entrants.prepared(tuner, landscape, scratch, ())
@@ -142,7 +139,7 @@ def test_command_ends_with_one_json_object_and_resumes_from_its_files(
     """A killed run leaves a journal of the finished searches."""
     titles: list[str] = []
 
-    def here(run: Callable[[Job], None], jobs: Sequence[Job], *_: object) -> Iterator[None]:
+    def here(run, jobs, *_):
         for job in jobs:
             titles.append(f"{job.entrant} {job.seeds}")
             yield run(job)

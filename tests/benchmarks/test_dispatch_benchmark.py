@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,18 +25,18 @@ HEADER = (
 )
 
 
-def row(c: int, n: int, solver: str, algo: str, time_ms: float, direction: str = "F") -> str:
+def row(c, n, solver, algo, time_ms, direction="F"):
     shape = f"{direction},FP32,NCHW,2,1,{c},1,8,8,16,1,3,3,1,8,8,{n}"
     return f"{shape},0,1,1,1,1,1,1,1,1,0,{solver},{algo},{time_ms},0"
 
 
-def written(folder: Path, rows: list[str]) -> Path:
+def written(folder, rows):
     path = folder / "convolutions.csv"
     path.write_text("\n".join([HEADER, *rows]) + "\n")
     return path
 
 
-def layers(count: int) -> list[str]:
+def layers(count):
     """GEMM is twice as fast as Direct for more than 64 channels, and half as fast below."""
     rows = []
     for c, n in itertools.product(range(2, 128, 126 // count), (1, 2)):

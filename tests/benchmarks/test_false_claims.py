@@ -17,7 +17,7 @@ from benchmarks.noise import MODELS
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_noise_model_repeats_with_its_seed_and_stays_near_no_noise(name):
-    def launches(seed: int) -> list[float]:
+    def launches(seed):
         noise = MODELS[name](random.Random(seed))
         return [noise.launch(noise.load("code")) for _ in range(50)]
 

@@ -23,7 +23,7 @@ def modules(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(folder: Path, code: str, most_s: float = 30, **fields: object) -> dict[str, object]:
+def run(folder, code, most_s=30, **fields):
     (folder / "tried.py").write_text(code)
     return run_step(Step("tried", most_s, "tried", **fields), folder, most_s, False, {})
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.protocol_score import RecordedCosts, TimedCourse, score
 
 
-def planted() -> RecordedCosts:
+def planted():
     """400 configurations, of which a tenth fail."""
     rng = np.random.default_rng(7)
     objective = np.exp(np.abs(rng.normal(0, 0.8, 400)))
@@ -17,7 +17,7 @@ def planted() -> RecordedCosts:
     return RecordedCosts(objective, cost_s)
 
 
-def searches(space: RecordedCosts, greed: float) -> list[TimedCourse]:
+def searches(space, greed):
     """25 searches that prefer good configurations by this much; each test costs them 10 ms."""
     rng = np.random.default_rng(3)
     known = np.log(np.where(np.isnan(space.objective), 9.0, space.objective))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import astuple
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,10 +11,10 @@ import pytest
 from benchmarks.gadapt import Times, figures_of
 from benchmarks.kernels import SPACES
 from benchmarks.starchart import UniformSampler
-from harness.core.records import Config, Input, Measurement, Outcome, SampleRole, Timing
+from harness.core.records import Config, Measurement, Outcome, SampleRole, Timing
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.space import ConstrainedSpace, Space
-from harness.space_file import Spec, load_spec
+from harness.space import ConstrainedSpace
+from harness.space_file import load_spec
 
 NONE: frozenset[Config] = frozenset()
 
@@ -23,30 +22,26 @@ NONE: frozenset[Config] = frozenset()
 class Untimed:
     """A measurer that measures nothing."""
 
-    def expect(self, space: ConstrainedSpace, configs: Iterable[Config]) -> None:
+    def expect(self, space, configs):
         pass
 
-    def measure(
-        self, space: ConstrainedSpace, problem: Input, config: Config, best_s: float | None
-    ) -> Measurement:
+    def measure(self, space, problem, config, best_s):
         return Measurement(config, problem, Outcome.CRASHED, message="it is a fake")
 
 
 class Alternating(Untimed):
     """A measurer in which a configuration takes 1 s the first time, then 1.25 s and 1 s in turn."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.order: list[Config] = []
 
-    def measure(
-        self, space: ConstrainedSpace, problem: Input, config: Config, best_s: float | None
-    ) -> Measurement:
+    def measure(self, space, problem, config, best_s):
         time_s = 1.25 if self.order.count(config) % 2 else 1.0
         self.order.append(config)
         return Measurement(config, problem, Outcome.OK, Timing((time_s,) * 3, 1))
 
 
-def sampler(measurer: Untimed, seed: int = 0) -> tuple[UniformSampler, Input]:
+def sampler(measurer, seed=0):
     spec = load_spec(SPACES / "starchart" / "kmeans_swap.yaml")
     problem = spec.inputs[0]
     space = ConstrainedSpace.of(spec, problem, None, "opencl")
@@ -63,12 +58,12 @@ def test_noise_is_the_difference_of_reserved_samples_measured_twice_in_random_or
     assert len(set(again[:100])) < 100  # neither one after the other nor in two rounds
 
 
-def program(name: str) -> tuple[Spec, dict[Input, Space]]:
+def program(name):
     spec = load_spec(SPACES / "gadapt" / f"{name}.yaml")
     return spec, {p: ConstrainedSpace.of(spec, p, None, "opencl") for p in spec.inputs}
 
 
-def figures(name: str, best: list[int]) -> dict[str, Any]:
+def figures(name, best):
     """The best takes 1 s, the next ones 2 s, 3 s ... by their distance."""
     spec, spaces = program(name)
     configs = list(next(iter(spaces.values())))

@@ -19,7 +19,7 @@ def fill(folder, database, name="small", fresh=False):
     return str(folder / database)
 
 
-def printed_by(capsys, *words: str):
+def printed_by(capsys, *words):
     """Run the command; return what it prints."""
     assert analyse(list(words)) == 0
     return capsys.readouterr().out

@@ -44,7 +44,7 @@ def test_check_says_so_before_it_compiles_and_does_not_blame_the_default(
     monkeypatch,
     capsys,
 ):
-    def compile_nothing(*_: object, **named: object) -> None:
+    def compile_nothing(*_, **named):
         raise AssertionError
 
     monkeypatch.setattr("harness.checking.space_check.BuildQueue", compile_nothing)
@@ -63,7 +63,7 @@ def test_check_waits_and_then_runs_the_default(busy, space, capsys):
     assert ", verified" in printed.out
 
 
-def not_installed(package: str) -> str:
+def not_installed(package):
     """Take the place of importlib.metadata.version."""
     raise metadata.PackageNotFoundError(package)
 

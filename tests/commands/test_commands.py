@@ -28,7 +28,7 @@ def test_the_list_names_every_command():
     assert set(MODELS) == set(COMMANDS)
 
 
-def python(*words: str, folder=ROOT):
+def python(*words, folder=ROOT):
     """Run Python with these words."""
     command = [sys.executable, *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)

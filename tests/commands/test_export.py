@@ -48,7 +48,7 @@ def measurements():
     return [first, *failed, lines, last]
 
 
-def exported(database, format_, *options: str):
+def exported(database, format_, *options):
     path = database.with_name(f"out{ENDINGS[format_]}")
     assert export([str(database), "--format", format_, "--output", str(path), *options]) == 0
     return path

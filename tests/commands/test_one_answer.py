@@ -30,7 +30,7 @@ class Folder:
         for file in INPUTS.glob("rows.*"):
             shutil.copy(file, path)
 
-    def space(self, name, *edits: tuple[str, str], points=POINTS):
+    def space(self, name, *edits, points=POINTS):
         """Write the space with these edits on a few inputs."""
         text = (INPUTS / "rows.yaml").read_text()
         values = f"  values: {json.dumps(list(points))}\n"
@@ -169,7 +169,7 @@ def test_failures_are_counted_by_what_was_measured(folder):
 # ------------------------------------------------------------------------------ any history
 
 
-def step(database, limit, *edits: str, points=POINTS, inputs=2):
+def step(database, limit, *edits, points=POINTS, inputs=2):
     """A command that tunes an edited space; after so many inputs the time is up."""
     return {"edits": edits, "points": points, "limit": limit, "database": database,
             "inputs": inputs}  # fmt: skip

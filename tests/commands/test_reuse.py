@@ -77,7 +77,7 @@ def test_another_kernel_is_measured_anew_and_dispatch_says_what_differs(folder, 
 # ---------------------------------------------------------------- data that are read from a file
 
 
-def reading(folder, *data: float):
+def reading(folder, *data):
     """Let the host module read its data from a file, and write this file."""
     np.save(folder / "x.npy", data)
     path = f'np.load(r"{folder / "x.npy"}")[:features["n"]]'

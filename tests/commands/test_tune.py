@@ -287,7 +287,7 @@ inputs: {features: [n], values: [{n: 1}, {n: 2}]}
 
 
 def test_a_program_that_does_not_work_fails_and_its_page_says_why(tmp_path, capsys, monkeypatch):
-    def full(*_: object):
+    def full(*_):
         raise UsageError(f"{page} cannot be written")
 
     measure_programs_here(monkeypatch)

@@ -133,7 +133,7 @@ def test_an_export_is_a_warm_start_of_every_input(form, end, measuring, tmp_path
 IN_DATABASE = ("--warm-start", "database")
 
 
-def on_device(command, device, *options: str):
+def on_device(command, device, *options):
     """The command on another device, a recording of ours with this name."""
     path = Path(command[0]).parent / device
     write_recording(path, unit=1e-4)

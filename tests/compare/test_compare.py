@@ -8,7 +8,6 @@ import shutil
 import uuid
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -37,11 +36,11 @@ def slower(tmp_path_factory):
     return tuned(folder, "slower.db", seed=2, slower={16: 1.05, 64: 0.9}, function="edited")
 
 
-def verdicts(data: Any, of: str = "best") -> dict[int, str]:
+def verdicts(data, of="best"):
     return {c["input"]["n"]: c["verdict"] for c in data["comparisons"] if c["of"] == of}
 
 
-def everywhere(factor: float) -> dict[int, float]:
+def everywhere(factor):
     return dict.fromkeys((8, 16, 32, 64), factor)
 
 
@@ -278,7 +277,7 @@ def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(capsys):
             assert _options(words) <= there[command]
 
 
-def _options(text: str) -> set[str]:
+def _options(text):
     return set(re.findall(r"--[a-z][a-z-]+", text))
 
 

@@ -20,11 +20,11 @@ ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler
 RULES = Rules(level=0.05, threshold=0.01, run_noise=0.005)
 
 
-def measured(time_s: float) -> Measurement:
+def measured(time_s):
     return Measurement(Config({"B": 1}), Input({"n": 1}), Outcome.OK, Timing((time_s,) * 3))
 
 
-def row(n: int = 1, verdict: Verdict = Verdict.WITHIN_NOISE, high: float = 1.05) -> ComparedRow:
+def row(n=1, verdict=Verdict.WITHIN_NOISE, high=1.05):
     """A tested row whose ratio is 1, with this upper bound."""
     change = Change(Estimate(1.0, 0.9, high), 0.5, Verdict.WITHIN_NOISE)
     sides = measured(1e-3), measured(2e-3)
@@ -32,15 +32,15 @@ def row(n: int = 1, verdict: Verdict = Verdict.WITHIN_NOISE, high: float = 1.05)
     return ComparedRow("small", ENVIRONMENT, problem, "best", *sides, verdict, change)
 
 
-def missing(n: int, reason: str = "measured only in BASE") -> ComparedRow:
+def missing(n, reason="measured only in BASE"):
     return ComparedRow("small", ENVIRONMENT, Input({"n": n}), "best", notes=(reason,))
 
 
-def comparison(*rows: ComparedRow, rules: Rules = RULES) -> Comparison:
+def comparison(*rows, rules=RULES):
     return Comparison(rows, rules)
 
 
-def text_of(*rows: ComparedRow) -> str:
+def text_of(*rows):
     console = Console(width=150)
     with console.capture() as captured:
         console.print(comparison_table(comparison(*rows)))
@@ -105,7 +105,7 @@ def test_a_sentence_has_the_limit_where_nothing_is_clear():
 # --------------------------------------------------------------------- which results are compared
 
 
-def results(kernel: str = "mvmul", driver: str = "1", program: str = "p" * 9) -> KernelResults:
+def results(kernel="mvmul", driver="1", program="p" * 9):
     environment = Environment("opencl", "a device", "a platform", driver, "a compiler")
     return KernelResults(kernel, environment, program, {})
 

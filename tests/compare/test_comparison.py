@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from scipy import stats
 from harness.compare import LEVEL, THRESHOLD
 from harness.compare.comparison import ComparedRow, joined
 from harness.compare.statistics import (
-    Change,
     OccasionVariance,
     Pair,
     Verdict,
@@ -24,7 +22,7 @@ from harness.compare.statistics import (
 from harness.core.records import Build, Config, Environment, Input, Measurement, Outcome, Timing
 
 
-def families(threshold: float, slower: float = 0.0) -> list[list[Change]]:
+def families(threshold, slower=0.0):
     """Judge 40 families of eight inputs of which the candidates are slower. Occasions differ far
     more than their samples, and inputs have very different noise."""
     rng, found = np.random.default_rng(1), []
@@ -48,7 +46,7 @@ def test_occasions_that_differ_are_no_false_alarms():
     assert alarms <= 5  # 2 of 40 are expected at most; 6 have a chance of 1.4 %
 
 
-def pair(ratio: float, noise: float = 0.002, count: int = 20, seed: int = 0) -> Pair:
+def pair(ratio, noise=0.002, count=20, seed=0):
     """A pair of which the candidate takes `ratio` times as long, on known noise."""
     rng = np.random.default_rng(seed)
     base, candidate = 1e-3 * np.exp(noise * rng.standard_normal((2, count)))
@@ -56,7 +54,7 @@ def pair(ratio: float, noise: float = 0.002, count: int = 20, seed: int = 0) -> 
     return Pair(base.tolist(), (ratio * candidate).tolist(), variance)
 
 
-def verdicts(pairs: Sequence[Pair], **rules: float) -> list[Verdict]:
+def verdicts(pairs, **rules):
     return [change.verdict for change in judge(pairs, **rules)]
 
 
@@ -193,7 +191,7 @@ ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler
 PROGRAM = dataclasses.replace(ENVIRONMENT, backend="command")
 
 
-def measured(block: int = 16, binary: str | None = None) -> Measurement:
+def measured(block=16, binary=None):
     build = Build("key", "", "a compiler", 0.1, binary) if binary else None
     timing = Timing((1e-3, 2e-3))
     return Measurement(Config({"BLOCK": block}), Input({"n": 8}), Outcome.OK, timing, build)

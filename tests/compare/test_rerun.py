@@ -6,9 +6,8 @@ import json
 import math
 import random
 import shutil
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, cast
+from collections.abc import Callable
+from typing import cast
 
 import pytest
 
@@ -26,7 +25,6 @@ from harness.core.records import (
 )
 from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import split_rounds
-from harness.space import Space
 from tests.helpers.commands import analyse
 from tests.helpers.commands import compare as main
 from tests.helpers.compared import ENVIRONMENT, SPACE, run, tuned
@@ -43,15 +41,15 @@ TIMES_S = {16: 1e-3, 64: 2e-3}
 class Machine:
     """A machine with a clock: `burden` is a factor of every time from the given second on."""
 
-    def __init__(self, begins_s: float = math.inf, burden: float = 1.0, load: float = 0.0) -> None:
+    def __init__(self, begins_s=math.inf, burden=1.0, load=0.0):
         self.clock_s, self.rng = 0.0, random.Random(0)
         self._begins_s, self._burden, self._load = begins_s, burden, load
 
-    def loaded(self) -> float:
+    def loaded(self):
         """Return the offset of a load of code, as a factor."""
         return math.exp(self._load * self.rng.gauss(0, 1))
 
-    def run(self, time_s: float) -> float:
+    def run(self, time_s):
         time_s *= 1 + 1e-3 * self.rng.gauss(0, 1)
         time_s *= self._burden if self.clock_s >= self._begins_s else 1.0
         self.clock_s += time_s
@@ -67,19 +65,19 @@ class Side:
     environment = ENVIRONMENT
     notices = ("other processes use this GPU",)
 
-    def __init__(self, machine: Machine, slower: float = 1.0, fails: str = "") -> None:
+    def __init__(self, machine, slower=1.0, fails=""):
         self.asked: list[tuple[Input, list[Config]]] = []
         self.closed = False
         self._machine, self._slower, self._fails = machine, slower, fails
 
     def measure_interleaved(
         self,
-        space: Space,
-        problem: Input,
-        configs: Sequence[Config],
-        rounds: int,
-        seeds: Sequence[int],
-    ) -> list[Measurement]:
+        space,
+        problem,
+        configs,
+        rounds,
+        seeds,
+    ):
         assert split_rounds(rounds, seeds)[0].is_reloaded
         self.asked.append((problem, list(configs)))
         if self._fails == f"Ctrl-C on {problem['n']}":
@@ -98,7 +96,7 @@ class Side:
             measured.append(Measurement(config, problem, Outcome.OK, timing))
         return measured
 
-    def close(self) -> None:
+    def close(self):
         self.closed = True
 
 
@@ -109,10 +107,8 @@ Open = Callable[..., None]
 def opens(monkeypatch):
     """Open these measurers for BASE and CANDIDATE, in this order."""
 
-    def use(base: Side, candidate: Side) -> None:
-        def open_measurer(
-            spec: Any, requested: str, beside: Side | None, devices: list[str]
-        ) -> tuple[Side, str]:
+    def use(base, candidate):
+        def open_measurer(spec, requested, beside, devices):
             """The second side runs in the process of the first."""
             return {None: base, base: candidate}[beside], "why"
 
@@ -131,19 +127,19 @@ def folder(tmp_path_factory):
     return folder
 
 
-def rerun(folder: Path, out: Path, *more: str, space: str = "space.yaml") -> tuple[int, Any]:
+def rerun(folder, out, *more, space="space.yaml"):
     """Run the command; return the exit status and its JSON."""
     words = [str(folder / "base.db"), str(folder / "candidate.db")]
     stored = ["--rerun-database", str(out / "rerun.db")]
     return run(*words, "--rerun", str(folder / space), *stored, *more)
 
 
-def both(opens: Open, machine: Machine, **candidate: Any) -> None:
+def both(opens, machine, **candidate):
     """Open two measurers on one machine; `candidate` is what is different about the second."""
     opens(Side(machine), Side(machine, **candidate))
 
 
-def verdicts(data: Any) -> set[str]:
+def verdicts(data):
     return {row["verdict"] for row in data["comparisons"]}
 
 

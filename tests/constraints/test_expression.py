@@ -20,7 +20,7 @@ VALUES: dict[str, Value] = {
 }  # fmt: skip
 
 
-def value(text: str) -> object:
+def value(text):
     return Expression(text)(VALUES)
 
 
@@ -169,7 +169,7 @@ for _name, (_fewest, _) in FUNCTIONS.items():
     _TEMPLATES.append(_name + ("({0})" if _fewest == 1 else "({0}, {1})"))
 
 
-def _joined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def _joined(parts):
     return st.builds(str.format, st.sampled_from(_TEMPLATES), parts, parts, parts)
 
 
@@ -213,12 +213,12 @@ _PYTHONS: dict[str, object] = {
 class _Truths(ast.NodeTransformer):
     """Makes the values of `and` and `or` true or false, as they are here."""
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+    def visit_BoolOp(self, node):
         self.generic_visit(node)
         return ast.Call(ast.Name("bool", ast.Load()), [node], [])
 
 
-def _pythons_value(text: str, values: dict[str, bool | int | float]) -> bool | int | float | None:
+def _pythons_value(text, values):
     """What Python computes; None where that raises, or is a complex number."""
     tree = ast.fix_missing_locations(_Truths().visit(ast.parse(text, mode="eval")))
     try:

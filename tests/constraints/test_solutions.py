@@ -7,7 +7,7 @@ import operator
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -23,9 +23,7 @@ from harness.core.records import Value
 Domains = Mapping[str, Sequence[Value]]
 
 
-def brute_force(
-    domains: Domains, texts: Sequence[str], given: Mapping[str, Value]
-) -> list[list[int]]:
+def brute_force(domains, texts, given):
     """What all constraints allow; what cannot be computed is not allowed."""
     constraints = [Expression(text) for text in texts]
     allowed = []
@@ -38,13 +36,11 @@ def brute_force(
     return allowed
 
 
-def solve(domains: Domains, texts: Sequence[str], **given: Value) -> Solutions:
+def solve(domains, texts, **given):
     return Solutions(domains, [Expression(text) for text in texts], given)
 
 
-def check_against_brute_force(
-    domains: Domains, texts: Sequence[str], given: Mapping[str, Value]
-) -> None:
+def check_against_brute_force(domains, texts, given):
     """Count, list, judge and find the nearest of all points of small domains."""
     solutions, expected = solve(domains, texts, **given), brute_force(domains, texts, given)
     assert not solutions.left_out
@@ -135,7 +131,7 @@ def test_solutions_are_those_of_brute_force(domains, texts):
 NUMBERS_FROM_1 = range(1, 13)
 
 
-def folded(operation: Callable[[int, int], int], times: int) -> Counter[int]:
+def folded(operation, times):
     """How many ways lead to each sum or product of so many of the numbers."""
     ways = Counter(NUMBERS_FROM_1)
     for _ in range(times - 1):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.core.cache import Cache, content_key
 from harness.dispatch.learners import Fixed
-from harness.dispatch.matrix import Matrix
 from harness.dispatch.verdict import held_out_slowdowns
 from tests.helpers.matrices import shapes
 
@@ -34,13 +32,13 @@ class Counting:
     fits: int = dataclasses.field(default=0, repr=False)
     name: str = "counting"
 
-    def fit(self, matrix: Matrix, seed: int) -> Fixed:
+    def fit(self, matrix, seed):
         """Learn nothing."""
         self.fits += 1
         return Fixed(tuple(range(len(matrix.candidates))))
 
 
-def kept_value(folder: Path | None, key: str = KEY) -> object:
+def kept_value(folder, key=KEY):
     """What is kept; `made` where nothing is."""
     return Cache(folder).recall(key, lambda: "made")
 
@@ -98,7 +96,7 @@ def test_of_more_than_64_mib_what_was_unused_longest_is_removed(tmp_path):
     assert not kept.has(other)
 
 
-def _fits(matrix: Matrix, folder: Path, seed: int = 0) -> int:
+def _fits(matrix, folder, seed=0):
     learner, steps = Counting(), list[str]()
     held_out_slowdowns(matrix, [learner], seed, steps.append, Cache(folder))
     assert len(steps) > 1, "progress is counted whether or not a learner is fitted"

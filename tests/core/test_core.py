@@ -32,7 +32,7 @@ def test_new_file_gets_the_usual_mode(tmp_path):
     assert new.stat().st_mode == usual.stat().st_mode
 
 
-def full(_: int) -> None:
+def full(_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

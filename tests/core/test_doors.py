@@ -69,7 +69,7 @@ MODULES = {
 """The text of each module. Statements begin a line, which ruff checks: no parser is needed."""
 
 
-def _imported(text: str) -> set[str]:
+def _imported(text):
     """The top-level names of everything that a module imports, in functions too."""
     statements = re.findall(r"^ *(?:from|import) (\w+)", text, re.MULTILINE)
     return {*statements, *re.findall(r"importlib\.import_module\(f?[\"'](\w+)", text)}

@@ -25,7 +25,7 @@ from harness.core.records import (
 CONFIG, GIVEN = Config({"BLOCK": 64, "FAST": True, "REGS": None}), Input({"m": 3, "n": 4.5})
 
 
-def worst(**changes: object) -> WorstElement:
+def worst(**changes):
     return replace(WorstElement("y", (1, 2), 1.0, 2.0, 0.1, 3, 1200), **changes)
 
 

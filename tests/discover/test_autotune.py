@@ -10,7 +10,7 @@ import pytest
 from harness.core.errors import HarnessError
 from harness.discover.autotune import triton_texts
 from harness.discover.space_file import to_do
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.commands import check, discover
 
 DATA = Path(__file__).parents[1] / "data" / "discover"
@@ -19,7 +19,7 @@ HEAD = "import triton\nfrom itertools import product\n"
 KERNEL = "@triton.jit\ndef add(x, n, BLOCK: tl.constexpr = 8, *, FAST: tl.constexpr): pass\n"
 
 
-def _discovered(folder: Path, source: Path) -> tuple[Spec, str, str]:
+def _discovered(folder, source):
     """Return the space, the host module's text and what is left to do in both."""
     space, host = folder / "k.yaml", folder / "k_host.py"
     text, module = triton_texts(source, None, folder, host)
@@ -28,13 +28,13 @@ def _discovered(folder: Path, source: Path) -> tuple[Spec, str, str]:
     return load_spec(space), module, "\n".join([*to_do(module), *to_do(text)])
 
 
-def _spec(folder: Path, before: str, configs: str) -> Spec:
+def _spec(folder, before, configs):
     text = f"{HEAD}{before}@triton.autotune(configs={configs}, key=['n'])\n{KERNEL}"
     (folder / "k.py").write_text(text)
     return _discovered(folder, folder / "k.py")[0]
 
 
-def _values(spec: Spec) -> dict[str, list[object]]:
+def _values(spec):
     return {p.name: list(p.values) for p in spec.parameters}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from harness.core.errors import HostModuleError, SpecError, UsageError
 from harness.core.records import Input, Outcome, Value
-from harness.discover.facts import Facts, discover
+from harness.discover.facts import discover
 from harness.discover.space_file import host_text, space_text, to_do
 from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.kernels.data import make_kernel_data
@@ -42,17 +42,17 @@ def reference(arguments):
 """
 
 
-def _facts(folder: Path, text: str, function: str | None = None, name: str = "k.cu") -> Facts:
+def _facts(folder, text, function=None, name="k.cu"):
     (folder / name).write_text(text)
     return discover(folder / name, function)
 
 
-def _space(folder: Path, text: str, function: str | None = None, name: str = "k.cu") -> str:
+def _space(folder, text, function=None, name="k.cu"):
     facts = _facts(folder, text, function, name)
     return space_text(facts, folder, folder / "k.py")
 
 
-def _line(text: str, start: str) -> str:
+def _line(text, start):
     """Return the only line that begins with `start`, without its comment."""
     [line] = [line for line in text.splitlines() if line.strip().startswith(start)]
     return line.strip().split("  #")[0]
@@ -524,7 +524,7 @@ def test_an_impossible_command_is_refused(tmp_path, monkeypatch, capsys):
 # ---------------------------------------------------------------------------- end to end
 
 
-def _discovered(folder: Path, source: str, suffix: str = "cl") -> tuple[Path, Path]:
+def _discovered(folder, source, suffix="cl"):
     """Write the source, its space and its host module; return the last two."""
     place, space, host = (folder / f"k.{end}" for end in (suffix, "yaml", "py"))
     place.write_text(source)

@@ -12,22 +12,21 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from harness.core.records import Input, Value
+from harness.core.records import Input
 from harness.dispatch.c_code import c_header
-from harness.dispatch.choice import Choice, DispatchProgram, Leaf
+from harness.dispatch.choice import Choice, Leaf
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.loaders.trying import TryingKernel
 from harness.dispatch.package import files_of
 from harness.space_file import load_spec
-from harness.space_file.workload import Workload, read_workload
+from harness.space_file.workload import read_workload
 from tests.helpers.dispatch_examples import (
     PROVENANCE,
     SHAPES,
@@ -49,7 +48,7 @@ MVMUL = Path(__file__).parents[2] / "spaces" / "mvmul.yaml"
 CONFIGS = ({"A": 1}, {"A": 2}, {"A": 3})
 
 
-def dispatcher(listed: tuple[int, ...] = (2, 0, 1), **others: Any) -> Any:
+def dispatcher(listed=(2, 0, 1), **others):
     """What a written module offers."""
     module = SimpleNamespace(
         NAME="mvmul",
@@ -66,25 +65,25 @@ def dispatcher(listed: tuple[int, ...] = (2, 0, 1), **others: Any) -> Any:
 class Kernel(TryingKernel):
     """It launches nothing, and each configuration has a time; 2 is predicted."""
 
-    def __init__(self, try_top: Any, seconds: Sequence[float] = (), **others: Any) -> None:
+    def __init__(self, try_top, seconds=(), **others):
         super().__init__(dispatcher(**others), lambda m: 2, try_top)
         self.seconds, self.launched = seconds, list[int]()
         self.meanwhile: Callable[[], object] = list
 
-    def kernels(self, index: int) -> tuple[Any, ...]:
+    def kernels(self, index):
         return ()
 
-    def launch(self, index: int, *_: Any) -> None:
+    def launch(self, index, *_):
         self.launched.append(index)
 
-    def _timed(self, queue: None, launch: Callable[[], None]) -> tuple[None, float]:
+    def _timed(self, queue, launch):
         launch()
         time_s, meanwhile, self.meanwhile = self.seconds[self.launched[-1]], self.meanwhile, list
         meanwhile()
         return None, time_s
 
 
-def launched(kernel: Kernel, calls: int) -> list[int]:
+def launched(kernel, calls):
     """What so many calls launch."""
     for _ in range(calls):
         kernel(None, m=8)
@@ -139,17 +138,17 @@ def spec():
 IN_TURN = [1, 2, 0, 0, 2, 1, 1, 2, 0]
 
 
-def unsure_program() -> DispatchProgram:
+def unsure_program():
     """Three configurations of mvmul that are predicted to take nearly the same time."""
     choice = Choice.of_trees([Leaf((0.2, 0.0, 0.1))], predicts_times=True)
     return dataclasses.replace(mvmul_program(), columns=(), choice=choice)
 
 
-def noted_launches(kernel: Any) -> list[int]:
+def noted_launches(kernel):
     """Which configurations a kernel launches from now on."""
     launch, launched = kernel.launch, list[int]()
 
-    def noted(index: int, *arguments: Any, **options: Any) -> Any:
+    def noted(index, *arguments, **options):
         launched.append(index)
         return launch(index, *arguments, **options)
 
@@ -218,17 +217,17 @@ def module(out):
     made.count_calls(None)
 
 
-def given(call: Sequence[Value]) -> Input:
+def given(call):
     return Input(dict(zip(NAMES, call, strict=True)))
 
 
-def workload(path: Path) -> Workload:
+def workload(path):
     """Read what a dispatcher counted."""
     return read_workload(path, "p", NAMES, (given(FIRST), given(LOW)))
 
 
 def test_calls_of_threads_are_counted(tmp_path, module):
-    def call_many() -> None:
+    def call_many():
         for call in [FIRST, FIRST, LOW, HIGH, (1, 1, math.inf, "half")] * 1000:
             with contextlib.suppress(LookupError):
                 module.select_index(*call)
@@ -251,7 +250,7 @@ def test_calls_of_threads_are_counted(tmp_path, module):
     assert choices <= {-1, *range(len(module.PORTFOLIO))}
 
 
-def started(out: Path, folder: Path, code: str, **more: Any) -> subprocess.Popen[str]:
+def started(out, folder, code, **more):
     """A program that calls the dispatcher and counts into a folder."""
     environment = {**os.environ, "HARNESS_WORKLOAD": str(folder), "PYTHONPATH": str(out)}
     words = [sys.executable, "-B", "-c", code]
@@ -290,7 +289,7 @@ def test_a_full_disk_ends_the_counting_and_not_the_program(tmp_path, out):
     assert "1 line cut off" in counted.notes[0]
 
 
-def _limit_files() -> None:
+def _limit_files():
     """Files end after so many bytes, as on a full disk, and not with a signal."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (80, 80))

@@ -6,9 +6,7 @@ import dataclasses
 import math
 import random
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -19,7 +17,6 @@ from harness.core.records import (
     Config,
     DeviceLimits,
     Input,
-    Interleaved,
     Measurement,
     Outcome,
     StopReason,
@@ -32,13 +29,12 @@ from harness.dispatch.candidates import (
     searched_matrix,
     shortlist,
 )
-from harness.dispatch.matrix import Matrix
 from harness.dispatch.study import STATIC, Study
 from harness.measure.trial.occasions import ONE_OCCASION
 from harness.report.findings import Findings
 from harness.results import CANDIDATE
 from harness.results.campaigns import Command
-from harness.results.view import Results, read_results, the_one
+from harness.results.view import read_results, the_one
 from harness.tuning.state import State
 from tests.helpers.replays import FormulaMeasurer, in_occasions, results_of, small_space
 from tests.helpers.results_examples import query
@@ -54,15 +50,15 @@ SEARCHED = "Times are the search's, each taken at another moment: "
 Times = Callable[[Input, Config], float]
 
 
-def block(value: int) -> Config:
+def block(value):
     return Config({"BLOCK": value})
 
 
-def given(n: int) -> Input:
+def given(n):
     return Input({"n": n})
 
 
-def time_s(problem: Input, config: Config) -> float:
+def time_s(problem, config):
     """The further from what an input wants, the slower; 32 fails on the largest."""
     n, size = problem["n"], config["BLOCK"]
     if (n, size) == (128, 32):
@@ -79,17 +75,17 @@ class Drifting(FormulaMeasurer):
 
     def __init__(
         self,
-        fails: Callable[[Input, Config], bool] = lambda problem, config: False,
-        outcome: Outcome = Outcome.CRASHED,
-        times: Times = time_s,
-    ) -> None:
+        fails=lambda problem, config: False,
+        outcome=Outcome.CRASHED,
+        times=time_s,
+    ):
         super().__init__(times)
         self._random = random.Random(0)
         self.for_dispatch: list[tuple[Input, tuple[Config, ...]]] = []
         self._fails = fails
         self._outcome = outcome
 
-    def measure(self, *asked: Any) -> Measurement:
+    def measure(self, *asked):
         measured = super().measure(*asked)
         if measured.timing is None:
             return measured
@@ -97,16 +93,14 @@ class Drifting(FormulaMeasurer):
         samples_s = tuple(slow * sample_s for sample_s in measured.timing.samples_s)
         return dataclasses.replace(measured, timing=Timing(samples_s))
 
-    def measure_interleaved(
-        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
-    ) -> list[Measurement]:
+    def measure_interleaved(self, space, problem, configs, rounds, seeds=()):
         if tuple(seeds) == ONE_OCCASION:
             self.for_dispatch.append((problem, tuple(configs)))
         drift = [self._random.uniform(1, 2) for _ in range(rounds)]
         turns = super().measure_interleaved(space, problem, configs, rounds)
         return [self._in_turn(measured, drift, seeds) for measured in turns]
 
-    def _in_turn(self, measured: Measurement, drift: list[float], seeds: Any) -> Measurement:
+    def _in_turn(self, measured, drift, seeds):
         config, problem = measured.config, measured.input
         if measured.timing is None or self._fails(problem, config):
             return Measurement(config, problem, self._outcome, message="interleaved")
@@ -114,7 +108,7 @@ class Drifting(FormulaMeasurer):
         return dataclasses.replace(measured, timing=in_occasions(samples_s, seeds))
 
 
-def tuned(folder: Path, measurer: FormulaMeasurer, text: str = SPACE, **options: Any) -> Results:
+def tuned(folder, measurer, text=SPACE, **options):
     """What a finished campaign left in a database."""
     return results_of(folder, text, measurer, **options)
 
@@ -157,7 +151,7 @@ def test_the_matrix_is_of_interleaved_times(drifted, drifting):
 def test_a_difference_in_most_rounds_is_no_tie_however_times_drift(tmp_path):
     """The drift is ten times the difference of 5 %, which only interleaved launches can show."""
 
-    def close(problem: Input, config: Config) -> float:
+    def close(problem, config):
         factors = {16: 1.0, 32: 1.0, 64: 1.05, 128: 1.3, 256: 2.0}
         return 1e-3 * problem["n"] * factors[config["BLOCK"]]
 
@@ -215,7 +209,7 @@ def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path):
 
 
 def test_candidate_that_crashed_when_interleaved_is_tried_again(tmp_path):
-    def crashes(problem: Input, config: Config) -> bool:
+    def crashes(problem, config):
         return (problem["n"], config["BLOCK"]) == (16, 16)
 
     for measurer, slowdown in ((Drifting(crashes), math.inf), (Drifting(), 1)):
@@ -247,7 +241,7 @@ def test_a_command_for_some_inputs_spoils_no_interleaved_times(continued, drifte
 def test_interleaved_times_that_the_search_has_overtaken_do_not_flatter(tmp_path):
     """What the search found since was measured beside the default in the finals."""
 
-    def late(problem: Input, config: Config) -> float:
+    def late(problem, config):
         factor = 0.2 if config["BLOCK"] == 256 else 1
         return factor * time_s(problem, config)
 
@@ -323,10 +317,10 @@ def test_where_everything_failed_there_is_no_single_configuration(tmp_path):
     assert Findings(results).advice == "No configuration worked on any input."
 
 
-def by_input(times: Mapping[int, tuple[float, float]]) -> Drifting:
+def by_input(times):
     """Takes these milliseconds on the inputs 8 and 16, by block; other blocks take four."""
 
-    def in_ms(problem: Input, config: Config) -> float:
+    def in_ms(problem, config):
         both = times.get(config["BLOCK"], (4.0, 4.0))
         return 1e-3 * both[problem["n"] == 16]
 
@@ -359,7 +353,7 @@ def test_the_best_interleaved_candidate_is_measured_in_the_finals(tmp_path):
     """The search timed what the largest input wants as the slowest of all."""
 
     class Unlucky(Drifting):
-        def measure(self, *asked: Any) -> Measurement:
+        def measure(self, *asked):
             measured = super().measure(*asked)
             if (measured.input["n"], measured.config["BLOCK"]) != (128, 128):
                 return measured
@@ -375,16 +369,16 @@ def test_the_best_interleaved_candidate_is_measured_in_the_finals(tmp_path):
 ONE, TWO = given(1), given(2)
 
 
-def ok(problem: Input, value: int, *samples_s: float) -> Measurement:
+def ok(problem, value, *samples_s):
     timing = Timing(samples_s or (1.0, 1.0), StopReason.INTERLEAVED)
     return Measurement(block(value), problem, Outcome.OK, timing)
 
 
-def failed(problem: Input, value: int, outcome: Outcome = Outcome.WRONG_RESULT) -> Measurement:
+def failed(problem, value, outcome=Outcome.WRONG_RESULT):
     return Measurement(block(value), problem, outcome, message="no")
 
 
-def everywhere(problem: Input, config: Config) -> bool:
+def everywhere(problem, config):
     return True
 
 
@@ -396,19 +390,17 @@ def test_constraints_hold_over_features_parameters_and_limits():
 
 
 def matrix(
-    sessions: Mapping[Input, list[Interleaved]],
-    finals: Sequence[Interleaved] = (),
-    searched: Sequence[Measurement] = (),
-) -> Matrix | None:
+    sessions,
+    finals=(),
+    searched=(),
+):
     """Return the matrix of all inputs; the default is 16."""
     known = {problem: {m.config: m for m in searched if m.input == problem} for problem in sessions}
     every = {problem: [*finals, *groups] for problem, groups in sessions.items()}
     return interleaved_matrix(known, every, sessions, block(16), everywhere)
 
 
-def times_on_one(
-    sessions: list[Interleaved], finals: Sequence[Interleaved] = (), *searched: Measurement
-) -> dict[int, float]:
+def times_on_one(sessions, finals=(), *searched):
     """Return the times on ONE by the value of BLOCK."""
     made = matrix({ONE: sessions}, finals, searched)
     values = [config["BLOCK"] for config in made.candidates]
@@ -478,7 +470,7 @@ Rows = Mapping[int, Mapping[int, float]]
 """By input, the seconds of each block; infinity for a failure."""
 
 
-def searched(rows: Rows, most: int = 9) -> Matrix:
+def searched(rows, most=9):
     """Make a matrix of what a search measured. The default is block 1."""
     known = {}
     for n, row in rows.items():

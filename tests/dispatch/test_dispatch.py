@@ -8,7 +8,6 @@ import math
 import re
 import shutil
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -16,7 +15,7 @@ import harness
 from harness.api import dispatching
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input
+from harness.core.records import Config
 from harness.dispatch.study import DISPATCHERS, STATIC, learners
 from harness.report.findings import Findings
 from harness.space_file import load_spec
@@ -63,19 +62,19 @@ def static(measured, tmp_path):
     return shutil.copy(measured / "static.db", tmp_path)
 
 
-def run(database: Path, space: Path, *more: str) -> int:
+def run(database, space, *more):
     out = space.parent / "out"
     asked = [str(database), "-o", str(out), "--spec", str(space), "--choice", "tree", *more]
     return dispatch(asked)
 
 
-def said(capsys: Capture) -> str:
+def said(capsys):
     """What was printed since, on one line."""
     printed = capsys.readouterr()
     return " ".join((printed.out + printed.err).split())
 
 
-def written(database: Path, space: Path, *more: str) -> ModuleType:
+def written(database, space, *more):
     """Write a dispatcher; return its module."""
     assert run(database, space, *more) == 0
     return imported(space.parent / "out", "small")
@@ -155,7 +154,7 @@ def test_a_choice_that_is_asked_for_is_written_though_it_gains_nothing(
     assert "is no faster" in " ".join(head.split())
 
 
-def wrong_once(given: Input, config: Config) -> float:
+def wrong_once(given, config):
     """64 is ten times as fast, and fails on one input."""
     if config["BLOCK"] == 64:
         return math.inf if given["n"] == 128 else 1e-4

@@ -76,7 +76,7 @@ def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path):
 # ------------------------------------------------------------------------------------------ guards
 
 
-def scope() -> Translator:
+def scope():
     program = mvmul_program()
     features = mvmul_features(program)
     named = {feature.name: feature for feature in features}
@@ -98,7 +98,7 @@ def test_guard_that_cannot_be_exact_is_refused_with_its_reason():
             scope().condition(guard)
 
 
-def of_mvmul(program: DispatchProgram | None = None, plan: LaunchPlan | None = None) -> Dispatcher:
+def of_mvmul(program=None, plan=None):
     """A dispatcher of two features."""
     program = program or mvmul_program()
     return Dispatcher("p", "", ("f",), mvmul_features(program), program, PROVENANCE, plan)
@@ -148,7 +148,7 @@ def test_names_that_a_language_reserves_are_changed():
     assert "int64_t class_, int64_t double_" in header
 
 
-def own_names(dispatcher: Dispatcher) -> set[str]:
+def own_names(dispatcher):
     """What functions of the header that take features use beside them."""
     header = re.sub(r'/\*.*?\*/|"(\\.|[^"])*"|^#.*?$', "", c_header(dispatcher), flags=re.S | re.M)
     header = re.sub(r"HARNESS_ON_SELECT\(p, .*", "", header)  # a macro takes any names

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
@@ -80,7 +80,7 @@ class Case:
 
 
 @cache
-def drawn_cases(seed: int) -> tuple[dict[str, Dispatcher], list[Case]]:
+def drawn_cases(seed):
     """Dispatchers of all shapes, and cases of each: slow, and the same for all languages."""
     rng = random.Random(seed)
     inputs = [drawn_input(rng) for _ in range(60)]
@@ -162,8 +162,8 @@ class TestPython(FormatContract):
             python_of(dispatcher_of(mvmul_program(), "p")).select_top(3, m=4, n=4, s=0.5, t="half")
 
 
-def _of_module(module: Any) -> WrittenChoice:
-    def select(values: Features) -> int | None:
+def _of_module(module):
+    def select(values):
         try:
             index = module.select_index(**values)
         except LookupError:
@@ -184,7 +184,7 @@ class TestC(FormatContract):
     @pytest.fixture(scope="class")
     @classmethod
     def write(cls):
-        def write_headers(made: Mapping[str, Dispatcher], folder: Path) -> dict[str, WrittenChoice]:
+        def write_headers(made, folder):
             headers = {name: c_header(dispatcher) for name, dispatcher in made.items()}
             library = compiled(folder, headers, cls.compiler)
             return {name: _of_library(library, dispatcher) for name, dispatcher in made.items()}
@@ -196,11 +196,11 @@ class TestCpp(TestC):
     compiler = ("c++", "-std=c++11", "-x", "c++")
 
 
-def _of_library(library: Any, dispatcher: Dispatcher) -> WrittenChoice:
+def _of_library(library, dispatcher):
     selecting = getattr(library, f"select_{dispatcher.name}")
     applying = getattr(library, f"applies_{dispatcher.name}")
 
-    def select(values: Features) -> int | None:
+    def select(values):
         index = selecting(*c_arguments(dispatcher, values))
         return None if index < 0 else int(index)
 

@@ -11,24 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.arrays import Array
 from harness.core.records import Value
 from harness.dispatch import tree as module
-from harness.dispatch.choice import DispatchProgram, LearntSelector
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.growing import Ranks, between, grow, grow_forest
-from harness.dispatch.matrix import Matrix
 from harness.dispatch.tree import TreeLearner
 from harness.models.columns import Column, ColumnKind, column_values
-from harness.models.regression import NodeArrays
 from tests.helpers.dispatch_examples import column_number, order_of
 from tests.helpers.matrices import table
 
 Row = dict[str, Value]
 
 
-def planted(inputs: int, seed: int, least: float = 4) -> Matrix:
+def planted(inputs, seed, least=4):
     """Three candidates of which each is best for some ratio of the sizes; the last one applies to
     even `n` alone; on words it is another one."""
     random = np.random.default_rng(seed)
@@ -45,7 +41,7 @@ def planted(inputs: int, seed: int, least: float = 4) -> Matrix:
 
 
 @cache
-def learnt(name: str) -> tuple[Matrix, LearntSelector]:
+def learnt(name):
     """A dispatcher of the planted inputs."""
     matrix = planted(300 if name in ("tree", "ensemble") else 90, seed=0)
     if name == "line":  # the best of 12 blocks grows with the logarithm of m
@@ -56,7 +52,7 @@ def learnt(name: str) -> tuple[Matrix, LearntSelector]:
     return matrix, learners.get(name, EnsembleLearner()).fit(matrix, seed=0)
 
 
-def on_every_threshold(program: DispatchProgram, random: np.random.Generator) -> list[Row]:
+def on_every_threshold(program, random):
     """Inputs of which one size is at, and next to, each threshold on a raw size."""
     rows: list[Row] = []
     for tree in program.choice.trees:
@@ -181,7 +177,7 @@ STEPS = np.repeat(np.arange(8.0), 4)[:, None]
 """Four inputs of each of eight values."""
 
 
-def stairs() -> Array:
+def stairs():
     """Two outputs: one rises at 4, the other a little at 2."""
     return np.column_stack([STEPS[:, 0] >= 4, 0.1 * (STEPS[:, 0] >= 2)]).astype(float)
 
@@ -193,7 +189,7 @@ def test_a_tree_has_the_best_splits_first_and_no_more_leaves_than_it_may():
     assert [(grown(leaves).low < 0).sum() for leaves in (9, 2, 1)] == [3, 2, 2]
 
 
-def grown(leaves: int, least: int = 2) -> NodeArrays:
+def grown(leaves, least=2):
     return grow(Ranks.of(STEPS), stairs(), leaves=leaves, least=least, seed=0)
 
 
@@ -218,7 +214,7 @@ def test_a_forest_is_as_large_as_asked_for_and_predicts_means():
 # ---------- a tree that chooses is as small as is good enough on held-out inputs
 
 
-def two_sided(inputs: int, members: int = 2) -> Matrix:
+def two_sided(inputs, members=2):
     """The first candidate is best for the lower half of the inputs, the second for the others."""
     times = np.full((inputs, members), 3.0)
     half = inputs // 2
@@ -226,7 +222,7 @@ def two_sided(inputs: int, members: int = 2) -> Matrix:
     return table(times)
 
 
-def leaves(matrix: Matrix) -> int:
+def leaves(matrix):
     return TreeLearner().fit(matrix, seed=0).choice.leaf_count
 
 

@@ -7,12 +7,10 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +28,7 @@ from harness.dispatch.package import (
     write_dispatcher,
 )
 from harness.models.columns import Column, ColumnKind
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.dispatch_examples import (
     CUDA,
     PROVENANCE,
@@ -42,13 +40,13 @@ from tests.helpers.dispatch_examples import (
     write_for_cuda,
     write_for_opencl,
 )
-from tests.helpers.stub_driver import StubDriver, needs_pycuda
+from tests.helpers.stub_driver import needs_pycuda
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
 
-def _pocl_refuses_cpu() -> bool:
+def _pocl_refuses_cpu():
     """Tell whether PoCL's LLVM is older than the processor: then C programs cannot build."""
     try:
         import pyopencl as cl
@@ -75,7 +73,7 @@ def spec():
 
 
 @contextmanager
-def pycuda_context() -> Iterator[tuple[Any, Any]]:
+def pycuda_context():
     """PyCUDA's driver, and a context of its own that is current."""
     driver = importlib.import_module("pycuda.driver")
     driver.init()
@@ -138,7 +136,7 @@ def test_failures_leave_the_folder_alone(tmp_path, small, monkeypatch):
     before = (out / "mvmul.h").read_bytes()
     rename = os.rename
 
-    def refuse_the_new(source: Path, target: Path) -> None:
+    def refuse_the_new(source, target):
         if Path(source).name == "new":
             raise OSError(28, "full")
         rename(source, target)
@@ -180,7 +178,7 @@ def test_another_device_gets_the_static_one(spec, tmp_path, queue):
     assert __file__ in [warning.filename for warning in caught]
 
 
-def launches(stub: StubDriver) -> list[str]:
+def launches(stub):
     return [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
 
 
@@ -219,7 +217,7 @@ def test_cuda_loader_takes_what_pycuda_has(spec, tmp_path, stub):
     assert (y == 600).all()
 
 
-def gemm_program() -> tuple[Spec, DispatchProgram]:
+def gemm_program():
     """The default and a configuration with 80 KiB of dynamic shared memory, which is chosen."""
     spec = load_spec(ROOT / "spaces" / "modern" / "gemm.yaml")
     default = Config({p.name: p.default for p in spec.parameters})
@@ -228,7 +226,7 @@ def gemm_program() -> tuple[Spec, DispatchProgram]:
     return spec, DispatchProgram((), (), (default, large), choice, ((), ()))
 
 
-def factors() -> list[np.ndarray]:
+def factors():
     """Two matrices, and one for their product, which is 4 everywhere."""
     return [np.ones((3, 4), "f4"), np.ones((4, 5), "f4"), np.zeros((3, 5), "f4")]
 
@@ -314,7 +312,7 @@ def test_c_example_runs_on_opencl(out, tmp_path):
     assert done.stdout == "333 x 601: configuration 2\n0 of 333 elements are wrong\n", done.stderr
 
 
-def _opencl_library() -> list[str]:
+def _opencl_library():
     """The loader that comes with PyOpenCL, where there is none of the system's."""
     import pyopencl
 
@@ -322,7 +320,7 @@ def _opencl_library() -> list[str]:
     return [str(own[0]), f"-Wl,-rpath,{own[0].parent}"] if own else ["-lOpenCL"]
 
 
-def _opencl_env() -> dict[str, str]:
+def _opencl_env():
     """So that it finds the platforms that PyOpenCL finds."""
     import pyopencl
 

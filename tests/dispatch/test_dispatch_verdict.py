@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from harness.core.errors import UsageError
 from harness.core.records import Input
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.learners import Fixed, Static
-from harness.dispatch.matrix import Matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
 from harness.dispatch.study import Study
 from harness.dispatch.tree import TreeLearner
@@ -25,13 +23,12 @@ from harness.dispatch.verdict import Slowdowns, geometric_mean, held_out, held_o
 from harness.dispatch.weighted import weigh
 from harness.models.folds import fold_count, grouped_folds
 from harness.space_file.workload import Workload
-from harness.stats import Estimate
 from tests.helpers.matrices import table
 
 INF = math.inf
 
 
-def printed(logs: Sequence[float], groups: Sequence[int] = ()) -> Slowdowns:
+def printed(logs, groups=()):
     numbers = np.array(groups or range(len(logs)))
     return Slowdowns("it", np.array(logs), numbers, np.zeros(len(logs), bool), np.ones(len(logs)))
 
@@ -70,7 +67,7 @@ class Peeking:
     seen: list[Array]
     name: str = "peeking"
 
-    def fit(self, matrix: Matrix, seed: int) -> Fixed:
+    def fit(self, matrix, seed):
         self.seen.append(matrix.features["n"].to_numpy())
         return Fixed((0, 1))
 
@@ -154,13 +151,13 @@ def test_a_percentile_is_the_first_that_99_of_100_do_not_exceed():
 SIZES = [2**exponent for exponent in range(4, 20)]
 
 
-def matrix() -> Matrix:
+def matrix():
     """Of small inputs the first candidate is the fastest, of large ones the second."""
     times = np.array([[1.0, 1.3, 2.0] if n < 2**14 else [1.5, 1.0, 2.0] for n in SIZES])
     return table(times, pd.DataFrame({"n": SIZES}), default=0)
 
 
-def workload(calls: dict[int, int]) -> Workload:
+def workload(calls):
     return Workload(Path("calls.csv"), {Input({"n": n}): k for n, k in calls.items()})
 
 
@@ -225,7 +222,7 @@ def test_boosted_trees_follow_the_calls():
 def test_the_weighted_mean_is_that_of_inputs_that_come_so_often():
     logs, often = np.array([0.1, 0.5, 0.2]), np.array([3, 1, 2])
 
-    def mean(weights: Array) -> Estimate:
+    def mean(weights):
         return geometric_mean(logs, np.arange(3), weights)
 
     assert mean(often / 2).value == pytest.approx(np.exp(np.repeat(logs, often).mean()))

@@ -13,7 +13,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Config
 from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.learners import Starchart, candidate_table
-from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.matrix import make_matrix
 from harness.models import gadapt
 from tests.helpers.matrices import table
 
@@ -22,13 +22,13 @@ CANDIDATES = pd.DataFrame(
 )
 
 
-def inputs(count: int = 40, seed: int = 0) -> pd.DataFrame:
+def inputs(count=40, seed=0):
     rng = np.random.default_rng(seed)
     m, n = rng.integers(4, 15, count), rng.integers(1, 9, count)
     return pd.DataFrame({"m": 2**m, "n": n * 512})
 
 
-def best_of(features: pd.DataFrame) -> pd.DataFrame:
+def best_of(features):
     """LU is linear in n, the block goes by the ratio of the sizes, the implementation by m."""
     return pd.DataFrame(
         {
@@ -39,7 +39,7 @@ def best_of(features: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def times(features: pd.DataFrame) -> np.ndarray:
+def times(features):
     """1 ms for the best, 20 % more for each parameter that is off."""
     best = best_of(features).to_numpy()[:, None, :]
     wrong = (CANDIDATES.to_numpy()[None] != best).sum(axis=2)
@@ -149,7 +149,7 @@ def test_a_choice_that_fails_reaches_nothing():
 # --------------------------------------------------------------- as learners of candidates
 
 
-def matrix(features: pd.DataFrame, applies: np.ndarray | None = None) -> Matrix:
+def matrix(features, applies=None):
     configs = [Config(row) for row in CANDIDATES.to_dict("records")]
     return make_matrix(features, configs, times(features), applies=applies)
 

@@ -18,14 +18,14 @@ from types import SimpleNamespace
 import pytest
 
 from harness.api import dispatching
-from harness.core.records import Config, Environment, Input, Value
+from harness.core.records import Config, Environment
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
-from harness.dispatch.package import KernelFile, dispatcher_of, program_files, write_dispatcher
+from harness.dispatch.package import dispatcher_of, program_files, write_dispatcher
 from harness.dispatch.study import DISPATCHERS, STATIC
 from harness.measure.programs import building
 from harness.measure.programs.building import backend_of
 from harness.models.columns import Column, ColumnKind, TunedRange
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from harness.space_file.program import command_line
 from tests.helpers.commands import dispatch
 from tests.helpers.dispatch_examples import PROVENANCE, imported
@@ -89,7 +89,7 @@ def every(tmp_path_factory):
     return folder
 
 
-def launched(program: Path, folder: Path, *arguments: str, **variables: str) -> Ran:
+def launched(program, folder, *arguments, **variables):
     done = subprocess.run(
         [sys.executable, program, *arguments],
         cwd=folder,
@@ -196,7 +196,7 @@ def test_a_space_may_be_called_like_a_module_of_python(every, tmp_path):
 # ------------------------------------------------------------------ from results to a program
 
 
-def by_tile(given: Input, config: Config) -> float:
+def by_tile(given, config):
     """Small inputs want TILE 16 and large ones 64, at -O3; nothing wants 1."""
     wanted = 16 if given["n"] < 1024 else 64
     factor = 1 if config["TILE"] == wanted else 3
@@ -234,7 +234,7 @@ def test_each_input_runs_its_chosen_program(tmp_path, here, capsys):
     assert run("64").status == 127
 
 
-def space_of(folder: Path, text: str, **sources: str) -> Spec:
+def space_of(folder, text, **sources):
     """The space of this text, beside sources by their names without `.`."""
     for name, content in sources.items():
         (folder / name.replace("_", ".")).write_text(content)
@@ -242,7 +242,7 @@ def space_of(folder: Path, text: str, **sources: str) -> Spec:
     return load_spec(folder / "work.yaml")
 
 
-def files_of(spec: Spec, *tiles: Value) -> tuple[KernelFile, ...]:
+def files_of(spec, *tiles):
     """Return the files of the configurations of these tiles, with each value of T."""
     configs = tuple(Config({"TILE": tile, "T": t}) for tile in tiles for t in (1, 2))
     order = Choice.in_order(len(configs))

@@ -5,22 +5,20 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from harness.analysis.inputs import InputReport
-from harness.core.arrays import Array, Indices
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.dispatch import most as module
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.learners import Default
-from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.matrix import make_matrix
 from harness.dispatch.most import limited, portfolio_rows, portfolios
 from harness.dispatch.portfolio import greedy_portfolio, node_orders, static_order
-from harness.dispatch.single import Single, single_of
+from harness.dispatch.single import single_of
 from harness.dispatch.study import STATIC, Study
 from harness.dispatch.tree import TreeLearner
 from harness.models.regression import NodeArrays
@@ -76,7 +74,7 @@ def test_the_static_order_is_that_of_the_means_and_what_applies_nowhere_comes_la
     assert static_order(table([[1.0, 3.0, 1.0]] * 2, applies=applies)) == (2, 1, 0)
 
 
-def cost(matrix: Matrix, order: Sequence[int]) -> float:
+def cost(matrix, order):
     chosen = [next(c for c in order if applies[c]) for applies in matrix.applies]
     return matrix.log_slowdown[range(6), chosen].sum()
 
@@ -109,7 +107,7 @@ TREE = NodeArrays(
 """Nodes 1, 3 and 4 are leaves for values up to 2.5, up to 5.5 and above."""
 
 
-def orders(logs: Array, static: Array, groups: Indices) -> list[list[int]]:
+def orders(logs, static, groups):
     paths = TREE.paths(np.arange(9.0)[:, None])
     return node_orders(TREE, paths, logs, static, groups, np.ones(len(logs))).tolist()
 
@@ -128,11 +126,11 @@ def test_a_gain_of_one_group_is_not_clear_and_one_of_two_may_be():
 DEFAULT, CHOSEN, OTHER = (Config({"BLOCK": block}) for block in (256, 16, 64))
 
 
-def measured(problem: Input, config: Config, time_s: float) -> Measurement:
+def measured(problem, config, time_s):
     return Measurement(config, problem, Outcome.OK, Timing((time_s, time_s * 1.01)))
 
 
-def single(in_finals: dict[Config, float], other_s: float) -> Single:
+def single(in_finals, other_s):
     """Return the advice for four inputs: CHOSEN takes 1 s in the candidates' rounds, the default
     2 s. The finals have these times."""
     time_s = np.tile([2.0, 1.0, other_s], (4, 1))
@@ -160,7 +158,7 @@ def test_without_finals_the_candidates_rounds_choose():
 INF, NAN = math.inf, math.nan
 
 
-def matrix(time_s: list[list[float]], **more: object) -> Matrix:
+def matrix(time_s, **more):
     features = pd.DataFrame({"n": range(10, 10 + len(time_s))})
     return table(time_s, features.set_index(features["n"] - 5), **more)
 
@@ -206,7 +204,7 @@ def test_what_lacks_a_measurement_where_it_applies_cannot_be_judged():
 # ---------- dispatchers of at most so many configurations
 
 
-def drawn(seed: int, inputs: int = 24, candidates: int = 9) -> Matrix:
+def drawn(seed, inputs=24, candidates=9):
     """Each candidate suits sizes about its own."""
     rng = np.random.default_rng(seed)
     sizes = np.sort(rng.uniform(0, 12, inputs))
@@ -220,7 +218,7 @@ def few():
     return list(portfolios(drawn(1)))
 
 
-def mean_log(matrix: Matrix, portfolio: Sequence[int]) -> float:
+def mean_log(matrix, portfolio):
     return float(matrix.log_slowdown[:, portfolio].min(axis=1).mean())
 
 

@@ -19,7 +19,7 @@ BLOCKS = [Config({"BLOCK_SIZE_M": block, "num_warps": 4}) for block in (16, 32, 
 INPUTS = [Input({"M": m, "E": 8, "N": n}) for m in (4, 64, 1024) for n in (256, 512)]
 
 
-def dispatcher_of(batch: str = "M", guards: tuple[str, ...] = ()) -> Dispatcher:
+def dispatcher_of(batch="M", guards=()):
     """BLOCK=32 up to M=100, BLOCK=64 above it where N is 512; 16 is the best single one."""
     small = Leaf((1.0, 0.0, 2.0))
     root = Split(0, 100.5, small, Split(1, 300.0, small, Leaf((1.0, 2.0, 0.0))))
@@ -34,7 +34,7 @@ def dispatcher_of(batch: str = "M", guards: tuple[str, ...] = ()) -> Dispatcher:
     return Dispatcher("moe", "", ("moe",), features, program, PROVENANCE)
 
 
-def read(content: bytes, m: int) -> int:
+def read(content, m):
     """What vLLM takes for a batch of m, by its BLOCK_SIZE_M."""
     table = {int(key): row for key, row in json.loads(content).items()}
     block: int = table[min(table, key=lambda key: abs(key - m))]["BLOCK_SIZE_M"]

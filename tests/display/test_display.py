@@ -38,7 +38,7 @@ GIVEN = Input({"m": 64, "n": 4096})
 CLEAR, CHANCE = TimeRatio(2.0, 1.9, 2.1, 20), TimeRatio(1.01, 0.97, 1.06, 20)
 
 
-def ok(config, *samples_s: float):
+def ok(config, *samples_s):
     return Measurement(config, GIVEN, Outcome.OK, Timing(samples_s))
 
 
@@ -280,7 +280,7 @@ def test_a_table_stays_a_table_at_80_columns(inputs):
 # ------------------------------------------------------------------------------ progress
 
 
-def make_progress(folder, *found: Measurement):
+def make_progress(folder, *found):
     environment = Environment("replay", "d", "p", "v", "c")
     plan = RunPlan(make_spec(folder), environment, GIVEN, "auto", 0, len(found), 4, "test", 1)
     progress, best = [], None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +30,7 @@ kernel void spin(global int *x) {
 class LyingDevice(OpenClDevice):
     """PoCL, with a clock that says 1 ns of everything, as rusticl's did."""
 
-    def _elapsed_s(self, event: Any, begin_s: float) -> float:
+    def _elapsed_s(self, event, begin_s):
         elapsed_s = super()._elapsed_s(event, begin_s)
         return elapsed_s if self._timer == HOST_TIMER else 1e-9
 
@@ -39,7 +38,7 @@ class LyingDevice(OpenClDevice):
 class StoppedClock(FakeDevice):
     """A device whose driver can only time by the device's clock, which stands still."""
 
-    def _timed_fill(self, memory: Any, size_bytes: int) -> float:
+    def _timed_fill(self, memory, size_bytes):
         time.sleep(2e-3)
         return 0.0
 
@@ -96,7 +95,7 @@ def test_a_clock_that_is_wrong_of_kernels_alone_is_noticed_at_the_first_launches
         spun_s(LyingDevice(usable_devices()[0]), launches=COMPARED)
 
 
-def spun_s(device: OpenClDevice, launches: int) -> float:
+def spun_s(device, launches):
     """Launch a kernel of milliseconds so often; return its last time."""
     binary = OpenClCompiler(usable_devices()[0]).compile(Program(SOURCE, (), ()))
     device.bind({"x": np.zeros(1, np.int32)})

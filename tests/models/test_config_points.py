@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
-from harness.core.records import Input, Value
+from harness.core.records import Input
 from harness.models.columns import InputScale, nearest_first
 from harness.models.config_points import ConfigEncoder
 from harness.space_file import Parameter
 
 
-def parameter(name: str, kind: str, values: Sequence[Value]) -> Parameter:
+def parameter(name, kind, values):
     return Parameter(name, kind, values, "source", values[0])
 
 
-def all_points(*parameters: Parameter) -> npt.NDArray[np.float64]:
+def all_points(*parameters):
     """Every configuration's point, in lexicographic order of the places."""
     extents = [range(len(p.values)) for p in parameters]
     places = np.array(list(itertools.product(*extents)), dtype=np.int32)
     return ConfigEncoder(parameters).points(places)
 
 
-def axes_of(encoder: ConfigEncoder) -> list[int]:
+def axes_of(encoder):
     """How many axes each feature has."""
     return np.bincount(encoder.groups, minlength=len(encoder.relative_lengths)).tolist()
 

@@ -21,29 +21,29 @@ GROUPS = np.array([0, 1, 1, 2])
 LENGTHS = np.array([1.0, 1.0, 2.0])
 
 
-def outputs_of(points: Array) -> Array:
+def outputs_of(points):
     """Standardised over POINTS; the last axis says nothing."""
     raw, scale = (np.sin(3 * p[:, 0]) + p[:, 1] * p[:, 2] for p in (points, POINTS))
     return (raw - scale.mean()) / scale.std()
 
 
-def model() -> Surrogate:
+def model():
     return Surrogate(GROUPS, LENGTHS)
 
 
-def fitted(points: Array = POINTS, learn: bool = True) -> Surrogate:
+def fitted(points=POINTS, learn=True):
     found = model()
     found.fit(points, outputs_of(points), learn)
     return found
 
 
-def matern(one: Array, other: Array, lengths: Array, variance: float) -> Array:
+def matern(one, other, lengths, variance):
     """The covariance as textbooks have it, with one length scale an axis."""
     apart = np.linalg.norm((one[:, None] - other[None, :]) / lengths, axis=2) * 5**0.5
     return variance * (1 + apart + apart**2 / 3) * np.exp(-apart)
 
 
-def printed(surrogate: Surrogate) -> tuple[Array, float, float]:
+def printed(surrogate):
     """Length scales by axis, variance and noise."""
     *lengths, variance, noise = np.exp(surrogate.logs)
     return np.array(lengths)[GROUPS], variance, noise
@@ -52,7 +52,7 @@ def printed(surrogate: Surrogate) -> tuple[Array, float, float]:
 # -------------------------------------------------------------------------- learning
 
 
-def posterior(logs: Array, outputs: Array) -> float:
+def posterior(logs, outputs):
     """The logarithm of the density of the outputs under the prior and these hyper-parameters."""
     prior = model()
     *lengths, variance, noise = np.exp(logs)

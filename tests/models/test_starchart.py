@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,6 @@ from harness.models.starchart import (
     Axis,
     Growth,
     Region,
-    Tree,
     TreeNode,
     TreeTarget,
     describe,
@@ -33,19 +31,19 @@ KMEANS = pd.read_csv(Path(__file__).parents[1] / "data/starchart/kmeans.csv", co
 KMEANS_PARAMETERS = ["ppb", "tpp", "consec"]
 
 
-def kmeans(target: str, **growth: object) -> Tree:
+def kmeans(target, **growth):
     return grow(KMEANS, target, KMEANS_PARAMETERS, Growth(**growth))  # type: ignore[arg-type]
 
 
-def learning(target: str, *grown: object) -> Callable[[pd.DataFrame], object]:
+def learning(target, *grown):
     return lambda rows: grow(rows, target, *grown).predict
 
 
-def boxes(tree: Tree) -> list[str]:
+def boxes(tree):
     return [str(leaf.box) for leaf in tree.root.leaves()]
 
 
-def samples(rows: int = 120, seed: int = 0) -> pd.DataFrame:
+def samples(rows=120, seed=0):
     """Two numbers, one far beyond what float32 tells apart, a choice and noise."""
     rng = np.random.default_rng(seed)
     table = pd.DataFrame({"TILE": rng.choice([1, 2, 4, 8, 16], rows)})
@@ -57,14 +55,14 @@ def samples(rows: int = 120, seed: int = 0) -> pd.DataFrame:
 # -------------------------------------------------------------------- the published tree
 
 
-def partition(table: pd.DataFrame, target: str, least_gain: float) -> set[frozenset[int]]:
+def partition(table, target, least_gain):
     """The authors' procedure by the letter: of all parameters and all their values the split that
     lowers the sum of squared errors most, until none lowers it by so much."""
 
-    def sse(rows: pd.DataFrame) -> float:
+    def sse(rows):
         return float(((rows[target] - rows[target].mean()) ** 2).sum())
 
-    def parts(rows: pd.DataFrame) -> set[frozenset[int]]:
+    def parts(rows):
         best, least = None, sse(rows) - least_gain
         for name in table.columns.drop(target):
             for value in sorted(set(rows[name]))[:-1]:
@@ -285,7 +283,7 @@ def test_nothing_is_found_below_what_no_leaf_predicts():
 # -------------------------------------------------------------------------------- words
 
 
-def platforms() -> pd.DataFrame:
+def platforms():
     """On D alone small tiles are good; A and C are alike, and so are B and D but for that."""
     tiles = [1, 2, 4, 8] * 3
     upwards, downwards = np.array(tiles), 9 - np.array(tiles)

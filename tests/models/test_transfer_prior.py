@@ -13,7 +13,7 @@ from harness.core.records import Input
 from harness.models import transfer_prior
 from harness.models.config_points import ConfigEncoder
 from harness.models.transfer_prior import Prior, SourceTask, TransferData
-from harness.space import ConstrainedSpace, PointArray, Space
+from harness.space import ConstrainedSpace, PointArray
 from harness.space_file import Parameter
 
 Array = npt.NDArray[np.float64]
@@ -30,12 +30,12 @@ ALL: PointArray = np.array(
 HERE = Input({"m": 64, "n": 1024})
 
 
-def times_s(positions: PointArray, best: int = 1) -> Array:
+def times_s(positions, best=1):
     """Best where A stands at a position, B is 3 and C is y."""
     return 1e-3 * (1 + np.abs(positions - [best, 2, 1]) @ [1.0, 0.3, 0.5])
 
 
-def learnt(*sources: SourceTask, space: Space = SPACE, given: Input = HERE) -> Prior:
+def learnt(*sources, space=SPACE, given=HERE):
     encoder = ConfigEncoder(space.parameters)
     return Prior(space, encoder, TransferData(given, sources), np.random.default_rng(3))
 
@@ -80,7 +80,7 @@ def test_leaders_are_legal_in_the_space():
 # ------------------------------------------------------------------------------ inputs
 
 
-def of_input(given: Input | None, best: int) -> SourceTask:
+def of_input(given, best):
     return SourceTask(ALL, times_s(ALL, best), given)
 
 

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from harness.core.errors import RecordingError, SpecError, UsageError
-from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.recordings import files
-from harness.recordings.recording import Recording
 from harness.recordings.replay import ListedSpace, read_recording, recording_spec
 from tests.helpers.commands import dispatch
 from tests.helpers.commands import replay as replay_command
@@ -28,7 +27,7 @@ GIVEN = Input({"problem_size_x": 64, "problem_size_y": 32})
 Entries = Iterable[Mapping[str, Any]]
 
 
-def cache_of(entries: Entries, **changes: Any) -> dict[str, Any]:
+def cache_of(entries, **changes):
     """A Kernel Tuner cache of two parameters and a constant."""
     listed = {"BX": [32, 16, 64], "TILE": [1, 2, 4], "FIXED": [15]}
     data = {
@@ -46,11 +45,11 @@ def cache_of(entries: Entries, **changes: Any) -> dict[str, Any]:
     return {name: value for name, value in (data | changes).items() if value is not None}
 
 
-def entry(bx: Value, tile: Value, time: Any, **more: Any) -> dict[str, Any]:
+def entry(bx, tile, time, **more):
     return {"BX": bx, "TILE": tile, "time": time, **more}
 
 
-def config(bx: Value, tile: Value) -> Config:
+def config(bx, tile):
     return Config({"BX": bx, "TILE": tile, "FIXED": 15})
 
 
@@ -59,22 +58,22 @@ def path(tmp_path):
     return tmp_path / "recording.json"
 
 
-def read(path: Path, data: Any) -> Recording:
+def read(path, data):
     """The recording of JSON data."""
     path.write_text(data if isinstance(data, str) else json.dumps(data))
     return read_recording(path)
 
 
-def timed(config: Config, *samples_s: float, problem: Input = GIVEN) -> Measurement:
+def timed(config, *samples_s, problem=GIVEN):
     return Measurement(config, problem, Outcome.OK, Timing(samples_s, StopReason.RECORDED))
 
 
-def only(recorded: Recording) -> Measurement:
+def only(recorded):
     (measurement,) = recorded.measurements.values()
     return measurement
 
 
-def values(recorded: Recording) -> dict[str, tuple[str, list[Value]]]:
+def values(recorded):
     return {p.name: (p.kind, list(p.values)) for p in recorded.parameters}
 
 
@@ -155,7 +154,7 @@ def test_values_that_are_no_scale_keep_the_order_that_is_listed(path):
 # -------------------------------------------------------------------------- T4
 
 
-def result(bx: Value = 16, **changes: Any) -> dict[str, Any]:
+def result(bx=16, **changes):
     """A T4 result as Kernel Tuner writes it."""
     made: dict[str, Any] = {
         "timestamp": "2024-01-01 00:00:00",
@@ -169,7 +168,7 @@ def result(bx: Value = 16, **changes: Any) -> dict[str, Any]:
     return {name: value for name, value in (made | changes).items() if value is not None}
 
 
-def t4_of(*results: Any, **more: Any) -> dict[str, Any]:
+def t4_of(*results, **more):
     return {"results": list(results), "schema_version": "1.0.0", **more}
 
 
@@ -212,7 +211,7 @@ outcome: {column: status, message: log, ok: [passed], build_failed: [no build], 
 HEADER = "n,BX,KIND,run 1,run 2,status,log"
 
 
-def read_rows(folder: Path, *rows: str, mapping: str = MAPPING, header: str = HEADER) -> Recording:
+def read_rows(folder, *rows, mapping=MAPPING, header=HEADER):
     """The recording of CSV rows."""
     path = folder / "recording.csv"
     path.write_text("\n".join([header, *rows]) + "\n")
@@ -341,12 +340,12 @@ INF = float("inf")
 HOURS = {"name": "time", "value": 1, "unit": "h"}
 
 
-def timed_cache(samples: Any) -> dict[str, Any]:
+def timed_cache(samples):
     """A cache of one entry with these samples."""
     return cache_of([entry(16, 1, 1.0, times=samples)])
 
 
-def t4_with(**changes: Any) -> dict[str, Any]:
+def t4_with(**changes):
     """Two T4 results, of which the second is changed."""
     return t4_of(result(), result(**changes))
 
@@ -555,7 +554,7 @@ def test_other_content_is_another_program(path):
 # ------------------------------------------------------------------ the command
 
 
-def landscape(path: Path) -> Recording:
+def landscape(path):
     """64 points, of which (16, 1) is best and six fail."""
     points = list(itertools.product([16, 32, 64, 128, 256, 512, 1024, 2048], range(1, 9)))
     entries = [
@@ -573,7 +572,7 @@ Replay = Callable[..., str]
 def replay(path, tmp_path, capsys):
     """Tune the recording with options; return what is printed."""
 
-    def replayed(*options: str, status: int = 0) -> str:
+    def replayed(*options, status=0):
         command = [str(path), "--database", str(tmp_path / "r.db"), *options]
         assert replay_command(command) == status
         return capsys.readouterr().out
@@ -581,7 +580,7 @@ def replay(path, tmp_path, capsys):
     return replayed
 
 
-def line_with(text: str, part: str) -> str:
+def line_with(text, part):
     """The only line that has a part."""
     (line,) = (line for line in text.splitlines() if part in line)
     return line

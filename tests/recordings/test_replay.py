@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from harness.core.errors import RecordingError
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.recordings import csv_file
-from harness.recordings.replay import ReplayMeasurer, open_replay
+from harness.recordings.replay import open_replay
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec
 from tests.helpers.commands import replay
 from tests.helpers.replays import SPACE, make_spec, write_recording
 from tests.helpers.results_examples import begin_search, make_plan, opened, tamper
@@ -47,14 +44,14 @@ def path(tmp_path):
     return tmp_path / "recording.csv"
 
 
-def write_csv(path: Path, rows: Sequence[dict[str, object]]) -> None:
+def write_csv(path, rows):
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), restval="")
         writer.writeheader()
         writer.writerows(rows)
 
 
-def only(recording: ReplayMeasurer) -> Measurement:
+def only(recording):
     (measurement,) = recording.measurements.values()
     return measurement
 
@@ -226,7 +223,7 @@ def test_flags_are_all_those_of_one_compiler(path, flag_spec, flags, message):
 DEVICE = Environment("cuda", "a GPU", "CUDA", "1.0", "nvcc 13")
 
 
-def record(database: Path, spec: Spec, *measurements: Measurement, campaign: int = 1) -> None:
+def record(database, spec, *measurements, campaign=1):
     """A database with these measurements."""
     plan = make_plan(Input(FEATURES), spec=spec, environment=DEVICE, campaign=campaign)
     with opened(database) as store:
@@ -235,7 +232,7 @@ def record(database: Path, spec: Spec, *measurements: Measurement, campaign: int
             search.test(measurement)
 
 
-def timed(config: Config, *samples_s: float) -> Measurement:
+def timed(config, *samples_s):
     return Measurement(config, Input(FEATURES), Outcome.OK, Timing(samples_s))
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,9 @@ from harness.analysis import coverage
 from harness.analysis.coverage import reservations
 from harness.analysis.explain import samples
 from harness.constraints.expression import Expression
-from harness.core.records import Config, Input, Measurement, Outcome, Timing, Value
+from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results import (
     MeasurementRow,
-    MeasurementRows,
     StoredCampaign,
     as_rows,
     by_configs,
@@ -31,7 +29,6 @@ from harness.results.fitting import fitting
 from harness.results.ledger import Ledger
 from harness.results.measured import MeasuredConfigs, by_input, measured_by_input
 from harness.results.schema import SEARCHED
-from harness.results.view import Results
 from harness.space_file import Parameter
 from tests.helpers.noise import is_within_noise
 from tests.helpers.results_examples import (
@@ -49,7 +46,7 @@ from tests.helpers.results_examples import (
 FIRST, SECOND = SPEC.inputs[0], SPEC.inputs[1]
 
 
-def assorted() -> list[MeasurementRow]:
+def assorted():
     """Measurements of two inputs, some of which failed, share a measurement or were repeated."""
     rng = random.Random(0)
     measured = []
@@ -64,7 +61,7 @@ def assorted() -> list[MeasurementRow]:
     return list(searched(measured))
 
 
-def searched(measurements: Iterable[Measurement]) -> MeasurementRows:
+def searched(measurements):
     """Rows of a search, numbered in their order."""
     moment = "2026-01-01T00:00:00.000+00:00"
     return as_rows(
@@ -155,7 +152,7 @@ def test_a_sample_of_many_is_announced(sized, monkeypatch):
 
 
 def test_a_sample_keeps_the_slowdowns(sized, monkeypatch):
-    def times(results: Results) -> set[tuple[float, float]]:
+    def times(results):
         table: Any = samples(results).table
         return set(zip(table["time_s"], table["slowdown"], strict=True))
 
@@ -171,14 +168,14 @@ def test_a_sample_keeps_the_slowdowns(sized, monkeypatch):
 SMALL, LARGE = Input({"n": 8}), Input({"n": 64})
 
 
-def campaign(**values: Sequence[Value]) -> StoredCampaign:
+def campaign(**values):
     """A campaign on a space of these parameters."""
     begun = StoredCampaign.begun(KEY, SPEC, ENVIRONMENT)
     parameters = {n: Parameter(n, "enum", some, "source", some[0]) for n, some in values.items()}
     return dataclasses.replace(begun, parameters=parameters, constraints=())
 
 
-def rows_of(*measured: tuple[Input, dict[str, int]]) -> MeasurementRows:
+def rows_of(*measured):
     timing = Timing((1e-3, 2e-3))
     return searched(
         Measurement(Config(values), problem, Outcome.OK, timing) for problem, values in measured
@@ -294,7 +291,7 @@ def test_a_ledger_groups_what_was_interleaved_and_lets_be_measured_again():
 BUILD = make_build(1)
 
 
-def measured(n: int, block: int, *, time_s: float = 1e-3) -> Measurement:
+def measured(n, block, *, time_s=1e-3):
     timing = Timing((time_s, 2 * time_s))
     return Measurement(Config({"BLOCK": block}), Input({"n": n}), Outcome.OK, timing, BUILD)
 
@@ -307,7 +304,7 @@ def test_measurements_have_their_builds_unless_these_are_left_out(tmp_path):
         assert {row.measurement.build for row in rows} == {build}
 
 
-def stored(number: int, block: int, moment: str, group: str | None = None) -> MeasurementRow:
+def stored(number, block, moment, group=None):
     found = measured(8, block)
     return MeasurementRow(number, "final", found, group, f"{number:032x}", None, moment)
 

@@ -6,13 +6,12 @@ import dataclasses
 import shutil
 import sqlite3
 from operator import itemgetter
-from pathlib import Path
 
 import pytest
 
 from harness.core.errors import ResultsError
 from harness.core.observations import WorstElement
-from harness.core.records import Measurement, Outcome
+from harness.core.records import Outcome
 from harness.results import (
     COMPLETE,
     Added,
@@ -58,11 +57,11 @@ def two(tmp_path):
     return tmp_path / "two.db"
 
 
-def measurements(database: Path | str) -> list[Measurement]:
+def measurements(database):
     return list(read_back(database).measurements())
 
 
-def content(database: Path) -> list[str]:
+def content(database):
     """Everything in a database but who wrote it last."""
     connection = sqlite3.connect(database)
     try:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.results.columns import MeasurementRow, MeasurementRows, as_rows
+from harness.results.columns import MeasurementRow, as_rows
 from harness.results.fitting import changed_data_lines, digests_of_data, of_present_data
 
 SMALL, LARGE = Input({"n": 1}), Input({"n": 2})
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 
 
-def rows(*measured: tuple[Input, str | None], minutes: Sequence[int] = ()) -> MeasurementRows:
+def rows(*measured, minutes=()):
     """Measurements of inputs on data of these digests, in the order of the database; `minutes`
     says when each was made, if in another one."""
     at = minutes or range(len(measured))
@@ -29,7 +27,7 @@ def rows(*measured: tuple[Input, str | None], minutes: Sequence[int] = ()) -> Me
     )
 
 
-def ids(kept: MeasurementRows) -> list[int]:
+def ids(kept):
     return [row.id for row in kept]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Table, create_engine
+from sqlalchemy import create_engine
 
 from harness.results import schema
 from harness.results.read import check_measurements
@@ -25,7 +25,7 @@ WORST = {
 WRONG = {**FAILED, "outcome": "wrong_result", "worst_element": WORST}
 
 
-def check(table: Table, **changes: Any) -> None:
+def check(table, **changes):
     """Read a row that harness may have written, with these changes, behind one without."""
     good = {"id": 4, **GOOD[table.name]}
     rows = [good, {**good, "id": 5, **changes}]

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Enum, Table, event, select
+from sqlalchemy import Enum, event, select
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.observations import CLOCK_ERROR, WorstElement
-from harness.core.records import Input, Measurement, Outcome, Statistic, StopReason, Timing
+from harness.core.records import Input, Outcome, Statistic, StopReason, Timing
 from harness.results import (
     FINAL,
     INTERRUPTED,
@@ -75,13 +75,13 @@ WITHOUT: dict[str, Any] = dict.fromkeys(
 
 
 def test_measurements_are_read_back_equal(database):
-    def changed(**changes: Any) -> Measurement:
+    def changed(**changes):
         return dataclasses.replace(make_ok(1), **changes)
 
-    def with_build(number: int, **changes: Any) -> Measurement:
+    def with_build(number, **changes):
         return changed(build=dataclasses.replace(make_build(number), **changes))
 
-    def wrong(number: float) -> Measurement:
+    def wrong(number):
         failed = make_failed(Outcome.WRONG_RESULT)
         element = WorstElement("y", (3, 4), number, number, 1e-5, wrong_count=2, count=100)
         return dataclasses.replace(failed, worst_element=element)
@@ -208,7 +208,7 @@ def test_what_was_rolled_back_is_written_again(database):
 def test_a_run_is_interrupted_also_where_its_commit_was(database):
     stops = iter([KeyboardInterrupt()])
 
-    def stop_once(_connection: object) -> None:
+    def stop_once(_connection):
         for error in stops:
             raise error
 
@@ -273,11 +273,11 @@ def test_database_is_read_where_readonly(place, monkeypatch):
 # ----------------------------------------------------------- places that are none
 
 
-def text_file(place: Path) -> None:
+def text_file(place):
     place.write_text("just some text, longer than a header of a hundred bytes\n" * 20)
 
 
-def truncated(place: Path) -> None:
+def truncated(place):
     write_many(place, 200)
     data = place.read_bytes()
     place.write_bytes(data[: len(data) // 2])
@@ -299,7 +299,7 @@ DAMAGES = {
 }
 
 
-def assert_is_refused(place: Path, fact: str) -> None:
+def assert_is_refused(place, fact):
     with pytest.raises(ResultsError, match=fact) as error:
         read_back(place)
     assert str(place) in str(error.value)
@@ -319,11 +319,11 @@ def test_a_damaged_database_is_one_clear_error(undamaged, place, damage):
     assert_is_refused(place, DAMAGES[damage])
 
 
-def foreign_tables(place: Path) -> None:
+def foreign_tables(place):
     tamper(place, "CREATE TABLE bookmarks (id INTEGER PRIMARY KEY)")
 
 
-def other_version(place: Path) -> None:
+def other_version(place):
     write(place)
     tamper(place, OTHER_VERSION)
 
@@ -360,7 +360,7 @@ def test_folder_that_cannot_be_made_or_written_is_no_busy_database(folder):
     assert not isinstance(error.value, DatabaseBusy)
 
 
-def fill_a_disk_of_one_page(place: Path) -> None:
+def fill_a_disk_of_one_page(place):
     with opened(place) as store:
         search = begin_search(store)
         search.test(make_ok(0))
@@ -518,7 +518,7 @@ def test_our_opentuner_tables_are_those_of_the_package():
     from opentuner.resultsdb.connect import DB_VERSION
     from opentuner.resultsdb.models import Base
 
-    def described(table: Table) -> object:
+    def described(table):
         columns = {
             c.name: (
                 str(c.type),
@@ -562,7 +562,7 @@ SPACE = {
 }
 
 
-def space(number: int) -> dict[str, object]:
+def space(number):
     return {**SPACE, "sha256": f"{number:064x}", "title": "ü\0"}
 
 
@@ -586,10 +586,10 @@ def test_rows_that_are_there_are_not_inserted_again(database):
 def test_a_transaction_that_fails_leaves_none_open(tmp_path):
     with writing(str(tmp_path / "x.db")) as engine, Store(engine) as store:
 
-        def add() -> None:
+        def add():
             insert_returning_ids(store.connection, schema.spaces, [SPACE])
 
-        def fail() -> None:
+        def fail():
             add()
             store.connection.exec_driver_sql("SELECT * FROM nowhere")
 

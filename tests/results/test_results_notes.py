@@ -6,16 +6,14 @@ import dataclasses
 import json
 import shlex
 import shutil
-from pathlib import Path
 
 import pytest
 
 from harness.core.errors import ResultsError
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Outcome
-from harness.results import COMPLETE, Command, StoredCampaign, campaigns, reading, writing
+from harness.results import COMPLETE, campaigns, reading, writing
 from harness.results.campaigns import read_campaign
 from harness.results.caveats import record_lines
-from harness.results.notes import Notes
 from harness.results.provenance import TunedSpace
 from harness.results.view import read_results
 from tests.helpers.results_examples import (
@@ -41,14 +39,14 @@ def place(tmp_path):
     return tmp_path / "r.db"
 
 
-def read(place: Path) -> tuple[StoredCampaign, tuple[Command, ...], Notes]:
+def read(place):
     with connected(place) as connection:
         (campaign,) = campaigns(connection)
         _, (run,), commands = read_campaign(connection, campaign)
         return campaign, commands, run.notes
 
 
-def lines_after(place: Path, **notes: str) -> list[str]:
+def lines_after(place, **notes):
     """What is said of the record after another command on a device with these notes."""
     device = dataclasses.replace(ENVIRONMENT, notes=notes)
     with opened(place) as store:
@@ -136,7 +134,7 @@ DAMAGES = [
 ]
 
 
-def read_all(place: Path) -> None:
+def read_all(place):
     (results,) = read_results([str(place)])
     assert not results.ablations  # what a winner needs is read only when it is told
 
@@ -175,7 +173,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def tuned(database: str, noted: tuple[str, ...] = ("x.yaml",)) -> TunedSpace:
+def tuned(database, noted=("x.yaml",)):
     return TunedSpace("x", noted, (database,))
 
 
@@ -231,7 +229,7 @@ def test_a_campaign_that_is_no_number_is_not_counted_on(database):
 # ------------------------------------------------------------ what is not of harness
 
 
-def refusal(database: Path) -> str:
+def refusal(database):
     """What a writer says; a reader says nothing."""
     assert read_results(str(database), all_campaigns=True)
     with pytest.raises(ResultsError) as error:

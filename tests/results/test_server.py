@@ -9,8 +9,6 @@ import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -18,7 +16,6 @@ from sqlalchemy.exc import OperationalError
 
 from harness.api.running import patiently
 from harness.core.errors import DatabaseBusy, ResultsError
-from harness.core.records import Config, Environment, Input, Measurement
 from harness.display.progress import Display
 from harness.results import (
     CampaignKey,
@@ -30,14 +27,12 @@ from harness.results import (
 )
 from harness.results.server import lock_shared_rows
 from harness.search import SearchOptions, resolve_techniques
-from harness.space_file import Spec
 from harness.tuning import Campaign, CampaignPlan
 from tests.helpers.postgres_server import execute, running_server
 from tests.helpers.replays import FormulaMeasurer, make_spec
 from tests.helpers.results_examples import (
     ENVIRONMENT,
     SPEC,
-    Search,
     begin_search,
     connected,
     make_ok,
@@ -54,30 +49,30 @@ Capture = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.postgres
 
 
-def device(number: int) -> Environment:
+def device(number):
     """A device; the first is that of ENVIRONMENT."""
     return dataclasses.replace(ENVIRONMENT, device=f"device {number}") if number else ENVIRONMENT
 
 
-def claimed(store: Store, number: int = 0) -> Search:
+def claimed(store, number=0):
     """Begin a search, as a campaign does that nobody else may write."""
     environment = device(number)
     campaign = store.choose_campaign(SPEC, environment, fresh=False)
     plan = make_plan(environment=environment, campaign=campaign)
 
-    def begin() -> Search:
+    def begin():
         lock_shared_rows(store.connection)
         return begin_search(store, plan)
 
     return store.transact(begin)
 
 
-def add(store: Store, search: Search, *numbers: int) -> None:
+def add(store, search, *numbers):
     for number in numbers:
         store.transact(partial(search.add, make_ok(number)))
 
 
-def stored(url: str, number: int = 0) -> list[int]:
+def stored(url, number=0):
     """The LU of each stored measurement of a device, in the order of their ids."""
     key = CampaignKey(SPEC.program_sha256, device(number).fingerprint, campaign=1)
     return [int(str(m.config["LU"])) for m in read_back(url, key).measurements()]
@@ -96,7 +91,7 @@ def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(postgres, 
         with pytest.raises(DatabaseBusy, match="being written by"):
             patiently(choose, 0, said.append)
 
-        def end_first(text: str) -> None:
+        def end_first(text):
             said.append(text)
             add(one, search, 1, 2)
             first.close()
@@ -109,7 +104,7 @@ def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(postgres, 
 
 
 def test_writers_at_once_lose_nothing(postgres):
-    def work(number: int) -> None:
+    def work(number):
         order = range(6) if number % 2 else reversed(range(6))
         with opened(postgres) as store:
             search = claimed(store, number)
@@ -140,7 +135,7 @@ def test_files_are_merged_into_servers_and_back(postgres, tmp_path):
     assert by_campaign(postgres) == by_campaign(tmp_path / "all.db")
 
 
-def by_campaign(database: Path | str) -> dict[CampaignKey, list[Measurement]]:
+def by_campaign(database):
     with connected(database) as connection:
         keys = [campaign.key for campaign in campaigns(connection)]
     return {key: list(read_back(database, key).measurements()) for key in keys}
@@ -186,7 +181,7 @@ def test_a_role_that_only_reads_reads(postgres, postgres_server):
 # -------------------------------------------------------------- lost connections
 
 
-def end_sessions(url: str) -> None:
+def end_sessions(url):
     """End all other sessions of a database, as its administrator may."""
     execute(
         url,
@@ -221,12 +216,12 @@ def test_an_unanswered_commit_is_kept(postgres, monkeypatch):
     assert stored(postgres) == [1]
 
 
-def lose_the_answer_of_a_commit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def lose_the_answer_of_a_commit(url, monkeypatch):
     with opened(url) as store:
         search = claimed(store)
         commit = store.commit
 
-        def commit_without_answer() -> None:
+        def commit_without_answer():
             commit()
             raise OperationalError("COMMIT", None, Exception("lost"), connection_invalidated=True)
 
@@ -240,13 +235,13 @@ def test_two_writers_that_wait_for_each_other_go_on(postgres):
     both = threading.Barrier(2, timeout=60)
     specs = [SPEC, dataclasses.replace(SPEC, functions=("another",))]
 
-    def work(number: int) -> None:
+    def work(number):
         waits = iter([True])
         with opened(postgres) as store:
             campaign = store.choose_campaign(specs[number], ENVIRONMENT, fresh=False)
             search = begin_search(store, make_plan(spec=specs[number], campaign=campaign))
 
-            def crosswise() -> None:
+            def crosswise():
                 configs = [make_ok(10 + number), make_ok(11 - number)]
                 store.add_measurements(search.run_id, search.plan, "final", [configs[0]])
                 if next(waits, False):
@@ -271,7 +266,7 @@ def test_a_server_that_is_away_is_an_error(postgres, monkeypatch):
     assert stored(postgres) == [1]
 
 
-def lose_the_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def lose_the_server(url, monkeypatch):
     with opened(url) as store:
         search = claimed(store)
         add(store, search, 1)
@@ -286,10 +281,10 @@ def lose_the_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 class Refusing:
     """A server that takes no connections."""
 
-    def __init__(self, dbapi: Any) -> None:
+    def __init__(self, dbapi):
         self._error = dbapi.OperationalError
 
-    def __call__(self, *_: object, **__: object) -> None:
+    def __call__(self, *_, **__):
         raise self._error("connection refused")
 
 
@@ -322,7 +317,7 @@ def test_a_full_disk_is_a_clear_error_that_keeps_what_was_committed():
         assert known
 
 
-def fill(url: str) -> None:
+def fill(url):
     with opened(url) as store:
         search = claimed(store)
         for number in range(2000):
@@ -349,19 +344,17 @@ def test_a_killed_writer_leaves_what_it_committed_and_no_lock(postgres):
 class Cutting:
     """Ends the session of a writer before every so many of its statements."""
 
-    def __init__(self, url: str, every: int) -> None:
+    def __init__(self, url, every):
         self._url, self._every = url, every
         self.statements = 0
 
-    def __call__(self, *_: object) -> None:
+    def __call__(self, *_):
         self.statements += 1
         if self.statements % self._every == 0:
             end_sessions(self._url)
 
 
-def tune(
-    database: str, spec: Spec, cut: Cutting | None = None, measurer: FormulaMeasurer | None = None
-) -> list[tuple[Input, Config]]:
+def tune(database, spec, cut=None, measurer=None):
     """Run a campaign with a candidate stage and finals; return what was measured, in order."""
     measurer = measurer or FormulaMeasurer(interleaves=True)
     options = SearchOptions(resolve_techniques(["UniformRandom"]), 6, 0, "a label", 2)
@@ -375,7 +368,7 @@ def tune(
     return measurer.asked
 
 
-def contents(database: str) -> list[tuple[object, ...]]:
+def contents(database):
     """What a campaign stored, but for its clock."""
     with connected(database) as connection:
         (campaign,) = campaigns(connection)
@@ -388,22 +381,20 @@ def contents(database: str) -> list[tuple[object, ...]]:
 class Asking(FormulaMeasurer):
     """Asks a server for the state of its sessions during each measurement."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url):
         super().__init__(interleaves=True)
         self._url = url
         self.states: set[tuple[str, ...]] = set()
 
-    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+    def measure(self, space, problem, config, best_s):
         self._ask()
         return super().measure(space, problem, config, best_s)
 
-    def measure_interleaved(
-        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
-    ) -> Any:
+    def measure_interleaved(self, space, problem, configs, rounds, seeds=()):
         self._ask()
         return super().measure_interleaved(space, problem, configs, rounds, seeds)
 
-    def _ask(self) -> None:
+    def _ask(self):
         sql = "SELECT state FROM pg_stat_activity WHERE application_name = 'harness'"
         self.states |= set(execute(self._url, sql))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import pickle
 import shutil
 import sys
-from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +23,7 @@ from harness.core.plain_pickle import load_compressed
 from harness.core.records import Config, Outcome
 from harness.results import reading, schema, stock, writing
 from harness.results.opentuner import stock_rows
-from harness.results.view import Results, read_results
+from harness.results.view import read_results
 from tests.helpers.commands import analyse, dispatch, merge, recheck
 from tests.helpers.results_examples import (
     PICKLED,
@@ -59,12 +58,12 @@ def imported(tmp_path_factory):
     return imported_from(STOCK, tmp_path_factory.mktemp("imported"))
 
 
-def imported_from(database: Path, folder: Path) -> Path:
+def imported_from(database, folder):
     assert merge([str(folder / "all.db"), str(database)]) == 0
     return folder / "all.db"
 
 
-def results(database: Path) -> Results:
+def results(database):
     (found,) = read_results(str(database))
     return found
 
@@ -104,7 +103,7 @@ def test_a_tree_is_learnt_from_several_sizes(imported, capsys):
     assert "from a tree (Starchart)" in out
 
 
-def counts(database: Path) -> dict[str, int]:
+def counts(database):
     """The rows of OpenTuner's tables, but those that nobody reads."""
     return {name: count(database, name) for name in stock.NAMES if not name.startswith("bandit")}
 
@@ -214,11 +213,11 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 def rows_of(
-    *data: object,
-    result: Mapping[str, object] = MappingProxyType({}),
-    problem: Mapping[str, object] = MappingProxyType({}),
-    size: int | None = 64,
-) -> Rows:
+    *data,
+    result=MappingProxyType({}),
+    problem=MappingProxyType({}),
+    size=64,
+):
     """The rows of a record with a result for each configuration's data."""
     ids = range(1, len(data) + 1)
     cells = ("accuracy", "energy", "size", "confidence", "collection_cost", "time")

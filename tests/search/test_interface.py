@@ -21,7 +21,6 @@ from harness.search import (
     MeasurementInterface,
 )
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec
 from tests.helpers.commands import analyse, merge
 from tests.helpers.replays import (
     SPACE,
@@ -45,7 +44,7 @@ def spec(tmp_path):
     return make_spec(tmp_path)
 
 
-def make_interface(spec: Spec, measurer: FormulaMeasurer, *words: str) -> InputInterface:
+def make_interface(spec, measurer, *words):
     """The interface of the first input, with OpenTuner's options."""
     args = ArgumentParser(parents=opentuner.argparsers()).parse_args(words)
     problem = spec.inputs[0]
@@ -56,17 +55,17 @@ def make_interface(spec: Spec, measurer: FormulaMeasurer, *words: str) -> InputI
 class Stock:
     """A run of stock OpenTuner."""
 
-    def __init__(self, interface: InputInterface) -> None:
+    def __init__(self, interface):
         self.main = tuningrunmain.TuningRunMain(interface, interface.args)
         self.final: Any = None
         interface.save_final_config = self.save  # type: ignore[method-assign]
         self.main.main()
 
-    def save(self, configuration: Any) -> None:
+    def save(self, configuration):
         """Remember what is handed back, as it is then."""
         self.final = Config(configuration.data), configuration.hash
 
-    def rows(self, model: Any) -> list[Any]:
+    def rows(self, model):
         """The rows of a table."""
         rows: list[Any] = self.main.Session().query(model).all()
         return rows
@@ -173,7 +172,7 @@ def test_builds_are_started_together_with_parallel_compile(spec, stock):
     class Expecting(FormulaMeasurer):
         expected: list[Config]
 
-        def expect(self, space: Any, configs: Any) -> None:
+        def expect(self, space, configs):
             self.expected.extend(configs)
 
     measurer = Expecting()
@@ -198,7 +197,7 @@ def test_a_failure_is_never_the_fastest(spec, outcome):
 def test_harness_own_driver_measures_through_it(spec, tmp_path, monkeypatch):
     configs, run, measurer = list[Config](), InputInterface.run, FormulaMeasurer()
 
-    def noting_run(self: InputInterface, desired_result: Any, *words: Any) -> Any:
+    def noting_run(self, desired_result, *words):
         configs.append(Config(desired_result.configuration.data))
         return run(self, desired_result, *words)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +15,7 @@ from harness.models.transfer_prior import SourceTask, TransferData
 from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques.gaussian_process import GaussianProcess
 from harness.search.techniques.memory import MOST_POINTS, Memory
-from harness.space import ConstrainedSpace, Space
+from harness.space import ConstrainedSpace
 from harness.space_file import Parameter
 from tests.helpers.replays import FormulaMeasurer, make_spec, ran
 from tests.helpers.results_examples import query
@@ -38,7 +37,7 @@ GIVEN = Input({"n": 1})
 Seconds = Callable[[Config], float]
 
 
-def valley_s(config: Config) -> float:
+def valley_s(config):
     """A valley that is best at A=64, B=5, C=3, D=0."""
     a, b, c, d = (int(str(config[name])) for name in "ABCD")
     steps = abs(a.bit_length() - 7) + abs(b - 5) / 3 + (0 if c == 3 else 1.5) + d / 2
@@ -48,7 +47,7 @@ def valley_s(config: Config) -> float:
 BEST_S = 1e-3
 
 
-def inverse_s(config: Config) -> float:
+def inverse_s(config):
     """The best is the slowest."""
     return 1e-6 / valley_s(config)
 
@@ -59,7 +58,7 @@ def space(tmp_path_factory):
     return ConstrainedSpace.of(spec, GIVEN, None)
 
 
-def other_device(space: Space, seconds: Seconds, device: float = 1.0) -> TransferData:
+def other_device(space, seconds, device=1.0):
     """All times of a space, measured on another device."""
     times_s = np.array([device * seconds(config) for config in space])
     return TransferData(GIVEN, (SourceTask(space.encode_all(list(space)), times_s),))
@@ -68,23 +67,23 @@ def other_device(space: Space, seconds: Seconds, device: float = 1.0) -> Transfe
 class Guided:
     """A technique beside a driver that only knows what waits for results."""
 
-    def __init__(self, space: Space, transfer: TransferData | None = None, seed: int = 0) -> None:
+    def __init__(self, space, transfer=None, seed=0):
         self.technique = GaussianProcess()
         self.technique.manipulator = SpaceManipulator(space, random.Random(seed), transfer)
         self.technique.driver = SimpleNamespace(pending=[], taken=set())
 
-    def add_result(self, config: Config, time_s: float) -> None:
+    def add_result(self, config, time_s):
         """Pass a result on, whichever technique asked for it."""
         self.technique.driver.taken.add(config)
         configuration = SimpleNamespace(config=config)
         self.technique.on_result(SimpleNamespace(configuration=configuration, time=time_s))
 
-    def ask(self) -> Config | None:
+    def ask(self):
         """Return the next proposal."""
         proposal = self.technique.desired_configuration()
         return None if proposal is None else Config(proposal)
 
-    def generation(self, size: int) -> list[Config]:
+    def generation(self, size):
         """So many proposals that wait for their results together."""
         driver = self.technique.driver
         for _ in range(size):
@@ -96,7 +95,7 @@ class Guided:
         driver.pending.clear()
         return asked
 
-    def search(self, seconds: Seconds, tests: int) -> Iterator[float]:
+    def search(self, seconds, tests):
         """The seconds of so many proposals, one at a time."""
         for _ in range(tests):
             proposal = self.ask()
@@ -108,7 +107,7 @@ class Guided:
 # ------------------------------------------------------------------------- what it finds
 
 
-def best_after(tests: int, technique: str, seed: int, folder: Path) -> float:
+def best_after(tests, technique, seed, folder):
     spec, measurer = make_spec(folder, VALLEY), FormulaMeasurer(lambda _, c: valley_s(c))
     options = {"technique": [technique], "test_limit": tests, "seed": seed}
     (report,) = ran(spec, folder / f"{technique}{seed}.db", measurer, **options).reports
@@ -134,7 +133,7 @@ def test_it_learns_from_results_that_others_asked_for(space):
 
 
 def test_a_failure_is_not_proposed_again_and_its_neighbours_are_avoided(space):
-    def half_fails_s(config: Config) -> float:
+    def half_fails_s(config):
         return float("inf") if config["C"] == 3 else valley_s(config)
 
     found = list(Guided(space).search(half_fails_s, 60))
@@ -245,7 +244,7 @@ def test_a_uniform_draw_has_another_name(tmp_path, monkeypatch):
 # ------------------------------------------------------------------------------ memory
 
 
-def remembered(space: Space, configs: Sequence[Config]) -> Memory:
+def remembered(space, configs):
     memory = Memory(space, np.random.default_rng(0), None)
     for config in configs:
         memory.add(config, valley_s(config))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any
 
 import pytest
 from opentuner.search.manipulator import (
@@ -14,7 +13,7 @@ from opentuner.search.manipulator import (
     LogIntegerParameter,
 )
 
-from harness.core.records import Config, Input, Measurement, Outcome, Value
+from harness.core.records import Config, Measurement, Outcome, Value
 from harness.search import EndReason, driver
 from harness.search.driver import Driver
 from harness.search.manipulator import SpaceManipulator
@@ -114,16 +113,16 @@ def test_each_input_is_a_run_and_starts_from_earlier_winners(spec, tmp_path):
 class Asked(FormulaMeasurer):
     """It remembers the best times and the configurations to expect that it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.bests: list[float | None] = []
         self.expected: list[Config] = []
 
-    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+    def measure(self, space, problem, config, best_s):
         self.bests.append(best_s)
         return super().measure(space, problem, config, best_s)
 
-    def expect(self, space: Any, configs: Any) -> None:
+    def expect(self, space, configs):
         self.expected += configs
 
 
@@ -191,7 +190,7 @@ def test_a_technique_that_fails_ends_the_run_with_its_own_error(
     measurer, database = FormulaMeasurer(), tmp_path / "r.db"
     propose = PureRandom.desired_configuration
 
-    def propose_eight(self: Any) -> Any:
+    def propose_eight(self):
         if len(measurer.asked) >= 8:
             raise ZeroDivisionError("of the technique")
         return propose(self)
@@ -287,7 +286,7 @@ def test_what_need_not_end_alike_is_tried_again(spec, tmp_path):
     """What found no memory on the device is, and what hung, with a later deadline."""
 
     class Hanging(FormulaMeasurer):
-        def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        def measure(self, space, problem, config, best_s):
             measured = super().measure(space, problem, config, best_s)
             if config["CACHE"]:
                 return Measurement(config, problem, Outcome.TIMEOUT, message="it hung", wall_s=3.0)

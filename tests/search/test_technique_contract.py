@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -22,14 +21,11 @@ from harness.search import (
     techniques,
 )
 from harness.search.driver import UNMEASURED
-from harness.space import ConstrainedSpace, Space
-from harness.space_file import Spec
-from tests.helpers.replays import SPACE, FormulaMeasurer, Tests, Times, formula_s, make_spec
+from harness.space import ConstrainedSpace
+from tests.helpers.replays import SPACE, FormulaMeasurer, Tests, formula_s, make_spec
 
 
-def space_of(
-    parameters: Mapping[str, str], constraint: str = "n == 1", group: str = "BLOCK", grid: str = "1"
-) -> str:
+def space_of(parameters, constraint="n == 1", group="BLOCK", grid="1"):
     """A space of one input, n=1, with these parameters."""
     listed = "".join(f"  {name}: {{{values}}}\n" for name, values in parameters.items())
     return (
@@ -101,14 +97,14 @@ class Searches:
 
     numbers = itertools.count(1)
 
-    def __init__(self, store: Store, specs: dict[str, Spec], technique: str) -> None:
+    def __init__(self, store, specs, technique):
         self._store, self._specs, self._technique = store, specs, technique
 
-    def space(self, name: str) -> Space:
+    def space(self, name):
         """The legal configurations of a space's only, or first, input."""
         return ConstrainedSpace.of(self._specs[name], self._specs[name].inputs[0], None)
 
-    def search(self, name: str, limit: int, times: Times = formula_s, seed: int = 0) -> Ended:
+    def search(self, name, limit, times=formula_s, seed=0):
         """Search a space from its default, unless the technique starts where it says."""
         spec, space, measurer = self._specs[name], self.space(name), FormulaMeasurer(times)
         options = SearchOptions((self._technique,), limit, seed, "contract", parallelism=3)
@@ -178,12 +174,12 @@ def searches(store, specs, technique):
     return Searches(store, specs, technique)
 
 
-def smooth_s(_: Input, config: Config) -> float:
+def smooth_s(_, config):
     """Any order of any configurations."""
     return 1e-3 * (1 + int(config.digest[:6], 16) / 0x1000000)
 
 
-def failing_s(*_: object) -> float:
+def failing_s(*_):
     return float("inf")
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness import tune
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Measurement, Outcome
 from harness.search import EndReason, driver
 from harness.search.techniques import steps_up
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec
-from tests.helpers.replays import FormulaMeasurer, Ran, make_spec, ran, small_space
+from tests.helpers.replays import FormulaMeasurer, make_spec, ran, small_space
 from tests.helpers.results_examples import query
 
 # G-ADAPT's table of programs: the configurations that hill climbing tried per input.
@@ -42,20 +40,20 @@ GRID = small_space(
 Point = tuple[int, int]
 
 
-def grid(folder: Path, constraint: str = "A <= 4") -> Any:
+def grid(folder, constraint="A <= 4"):
     return make_spec(folder, GRID.replace("CONSTRAINT", constraint))
 
 
-def by_table(times_ms: dict[Point, float]) -> FormulaMeasurer:
+def by_table(times_ms):
     """A measurer of the grid; points that the table lacks take 1 s."""
     return FormulaMeasurer(lambda _, c: times_ms.get((c["A"], c["B"]), 1e3) * 1e-3)  # type: ignore[index]
 
 
-def points(tests: Any) -> list[Point]:
+def points(tests):
     return [(t.measurement.config["A"], t.measurement.config["B"]) for t in tests]
 
 
-def block_s(problem: Input, config: Config) -> float:
+def block_s(problem, config):
     """The best block depends on the input's shape, where it has one."""
     block, best = config["BLOCK"], 128
     if "m" in problem:
@@ -70,7 +68,7 @@ OWN = ("GaussianProcess", "HillClimb", "UniformRandom")
 # ------------------------------------------------------------------------------ HillClimb
 
 
-def climbed(spec: Spec, folder: Path, measurer: FormulaMeasurer | None = None) -> Ran:
+def climbed(spec, folder, measurer=None):
     return ran(spec, folder / "r.db", measurer, technique=["HillClimb"])
 
 
@@ -102,7 +100,7 @@ def test_the_climb_skips_values_that_are_illegal_where_it_stands(tmp_path):
     spec = grid(tmp_path, "A % B == 0")
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
 
-    def steps(a: int, b: int) -> list[tuple[Any, Any]]:
+    def steps(a, b):
         return [(c["A"], c["B"]) for c in steps_up(space, Config({"A": a, "B": b}))]
 
     assert steps(4, 2) == [(4, 4)]
@@ -170,12 +168,12 @@ SAMPLED: dict[str, Any] = {"technique": ["UniformRandom"], "test_limit": 10}
 class Refusing(FormulaMeasurer):
     """Ends every measurement of a configuration with CACHE in one outcome."""
 
-    def __init__(self, outcome: Outcome, everything: bool = False) -> None:
+    def __init__(self, outcome, everything=False):
         super().__init__(lambda *_: 1e-3)
         self._outcome = outcome
         self._everything = everything
 
-    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+    def measure(self, space, problem, config, best_s):
         measured = super().measure(space, problem, config, best_s)
         if config["CACHE"] or self._everything:
             return Measurement(config, problem, self._outcome, message="so it is")

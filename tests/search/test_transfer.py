@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
@@ -14,11 +13,11 @@ import pytest
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
-from harness.models.transfer_prior import MOST_ROWS, SourceTask, TransferData
-from harness.recordings.recording import RecordedOutcome, Recording, RecordingBuilder, typed
+from harness.models.transfer_prior import MOST_ROWS
+from harness.recordings.recording import RecordedOutcome, RecordingBuilder, typed
 from harness.recordings.replay import ListedSpace
 from harness.search.transfer import TransferSources
-from harness.space import ConstrainedSpace, Space
+from harness.space import ConstrainedSpace
 from harness.space_file import Parameter
 
 HERE, OTHER = Input({"n": 1024}), Input({"n": 7})
@@ -31,13 +30,11 @@ Row = tuple[tuple[Value, ...], float | Outcome]
 """The values of a configuration, and its seconds or how it failed."""
 
 
-def space(*parameters: Parameter) -> Space:
+def space(*parameters):
     return ConstrainedSpace(parameters or (BX, TILE))
 
 
-def recorded(
-    names: str, rows: Mapping[tuple[Value, ...], Sequence[Row]], features: str = "n"
-) -> Recording:
+def recorded(names, rows, features="n"):
     """A recording; `rows` are those of each input, by the values of its features."""
     listed = features.split()
     readers = dict.fromkeys([*listed, *names.split()], itemgetter(1))
@@ -53,22 +50,22 @@ def recorded(
 
 
 def data_for(
-    target: Space,
-    problem: Input,
-    recordings: Sequence[Recording] = (),
-    measured: Mapping[Input, Sequence[Measurement]] = MappingProxyType({}),
-) -> TransferData:
+    target,
+    problem,
+    recordings=(),
+    measured=MappingProxyType({}),
+):
     data = TransferSources(recordings).data_for(target, problem, measured)
     assert data is not None
     return data
 
 
-def one_task(target: Space, recording: Recording, problem: Input = HERE) -> SourceTask:
+def one_task(target, recording, problem=HERE):
     (task,) = data_for(target, problem, [recording]).sources
     return task
 
 
-def seconds(target: Space, task: SourceTask) -> dict[tuple[Value, ...], float]:
+def seconds(target, task):
     """The seconds of a source task by the values of its configurations."""
     values = [tuple(dict(target.decode(p)).values()) for p in task.positions.tolist()]
     return dict(zip(values, task.times_s.tolist(), strict=True))
@@ -201,7 +198,7 @@ def test_a_recording_that_never_has_a_value_that_is_fixed_here_says_so():
 # ------------------------------------------------------------------------------ inputs
 
 
-def measured(problem: Input, values: Mapping[str, Value], ended: float | Outcome) -> Measurement:
+def measured(problem, values, ended):
     config = Config(values)
     if isinstance(ended, Outcome):
         return Measurement(config, problem, ended, message="as it is")
@@ -236,7 +233,7 @@ def test_without_recordings_and_measurements_that_worked_there_is_no_data():
         assert TransferSources([]).data_for(space(), HERE, rows) is None
 
 
-def problems(problem: Input, features: str, *others: tuple[Value, ...]) -> list[Input | None]:
+def problems(problem, features, *others):
     """The inputs of the source tasks: a measurement on n=7 and recordings of others."""
     rows = {OTHER: [measured(OTHER, {"BX": 16, "TILE": 2}, 1.0)]}
     recordings = [recorded("BX TILE", {other: [((16, 1), 1.0)]}, features) for other in others]
@@ -265,7 +262,7 @@ def test_a_run_with_a_warm_start_is_another_run():
 
 
 def test_of_many_rows_the_inputs_most_alike_fill_a_forest():
-    def chosen(counts: Mapping[int, int], other: str = "n") -> list[Value]:
+    def chosen(counts, other="n"):
         rows = {}
         for n, count in counts.items():
             problem = Input({other if n == 2 else "n": n})

@@ -148,7 +148,7 @@ void f(int *y) {
 """
 
 
-def _body(text: str, macros: dict[str, Value]) -> list[str]:
+def _body(text, macros):
     """The lines that stand for those of the file."""
     program = Source(Path("a.cl"), text, {}).with_macros(macros)
     return program.split('#line 1 "a.cl"\n')[1].split("\n")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.source.pragmas import Pragma, is_ours, number, read_pragma, typing_error, unroll_names
+from harness.source.pragmas import is_ours, number, read_pragma, typing_error, unroll_names
 from harness.source.preprocessor import scan, spaced
 
 
-def _read(operands: str) -> Pragma:
+def _read(operands):
     [directive] = scan(f"#pragma {operands}\n").directives
     assert is_ours(directive)
     return read_pragma(directive)
@@ -89,7 +89,7 @@ def test_a_fault_names_what_stands_there_and_the_nearest_word():
 
 
 def test_slips_differ_from_other_peoples_pragmas():
-    def error(word: str) -> str | None:
+    def error(word):
         return typing_error(scan(f"#pragma {word} x\n").directives[0])
 
     slips = {"eragne": "erange", "ERANGE": "erange", "unrollrange": "unroll_range", "tiles": "tile"}
@@ -114,7 +114,7 @@ def test_constants_are_plain_decimal_numbers():
 # ------------- preprocessor lines: what is one, where it ends, and which macros are undefined there
 
 
-def _names(text: str) -> list[tuple[int, str, str]]:
+def _names(text):
     return [(d.line, d.name, d.text) for d in scan(text).directives]
 
 

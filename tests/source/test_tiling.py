@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from harness.core.errors import SpecError
 from harness.core.records import Input, Outcome
 from harness.discover.facts import discover
 from harness.source.kernel_source import Source
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.planted import measured
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -34,11 +33,11 @@ void f(int m, int n, int p, const float *a, const float *b, float *c) {
 """
 
 
-def _source(text: str, name: str = "a.c") -> Source:
+def _source(text, name="a.c"):
     return Source(Path(name), text, {})
 
 
-def _body(text: str, sizes: Mapping[str, int]) -> list[str]:
+def _body(text, sizes):
     return _source(text).with_macros(sizes).partition('#line 1 "a.c"\n')[2].split("\n")
 
 
@@ -286,7 +285,7 @@ def reference(arguments): return {"y": np.arange(64, dtype=np.float32)}
 """
 
 
-def _load(folder: Path, kernel: str = KERNEL, space: str = SPACE) -> Spec:
+def _load(folder, kernel=KERNEL, space=SPACE):
     (folder / "k.cl").write_text(kernel)
     (folder / "k.py").write_text(HOST)
     (folder / "space.yaml").write_text(space)

@@ -9,7 +9,7 @@ import pytest
 
 from harness.core.records import Input, Outcome
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.commands import check
 from tests.helpers.planted import measured
 
@@ -31,7 +31,7 @@ GADAPT: dict[str, tuple[int, dict[str, int]]] = {
 SHORT = {"warmup": 1, "repeats": 2, "min_repeats": 2}
 
 
-def of_gadapt(name: str) -> Spec:
+def of_gadapt(name):
     return load_spec(SPACES / "gadapt" / f"{name}.yaml")
 
 
@@ -96,7 +96,7 @@ CORNERS: dict[str, tuple[dict[str, int], Input]] = {
 }
 
 
-def of_starchart(name: str) -> Spec:
+def of_starchart(name):
     return load_spec(SPACES / "starchart" / f"{name}.yaml").with_measure(SHORT)
 
 

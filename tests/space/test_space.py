@@ -9,7 +9,7 @@ import re
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -26,8 +26,8 @@ from harness.core.records import Config, DeviceLimits, Input, Outcome, Value
 from harness.recordings.recording import RecordedTable, Recording
 from harness.recordings.replay import ListedSpace
 from harness.search.techniques import steps_up
-from harness.space import ConstrainedSpace, PointArray, Space
-from harness.space_file import LaunchPlan, Parameter, Spec
+from harness.space import ConstrainedSpace
+from harness.space_file import LaunchPlan, Parameter
 from tests.helpers.commands import check
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened, write_space
 
@@ -52,18 +52,18 @@ inputs:
 """
 
 
-def parameter(name: str, values: Sequence[Value], kind: str = "") -> Parameter:
+def parameter(name, values, kind=""):
     inferred = "enum" if isinstance(values[0], (str, bool, type(None))) else "ordered"
     return Parameter(name, kind or inferred, values, "source", values[0])
 
 
 def space(
-    domains: Mapping[str, Sequence[Value]],
-    *constraints: str,
-    defaults: Mapping[str, Value] = MappingProxyType({}),
-    whens: Mapping[str, str | None] = MappingProxyType({}),
-    **given: Value,
-) -> Space:
+    domains,
+    *constraints,
+    defaults=MappingProxyType({}),
+    whens=MappingProxyType({}),
+    **given,
+):
     parameters = [
         replace(
             parameter(name, values),
@@ -75,7 +75,7 @@ def space(
     return ConstrainedSpace(parameters, [Expression(text) for text in constraints], given)
 
 
-def small() -> Space:
+def small():
     """Four kinds of value, three constraints, 88 of 288 points legal."""
     domains: dict[str, Sequence[Value]] = {
         "A": (1, 2, 4, 8),
@@ -87,15 +87,15 @@ def small() -> Space:
     return space(domains, "A * B <= limit", "not C or D == 'row'", "A % B == 0 or E < 1", limit=12)
 
 
-def every_point(checked: Space) -> list[Config]:
+def every_point(checked):
     return [checked.decode(place) for place in all_places(checked)]
 
 
-def all_places(checked: Space) -> list[tuple[int, ...]]:
+def all_places(checked):
     return list(itertools.product(*(range(len(p.values)) for p in checked.parameters)))
 
 
-def brute_force(checked: Space) -> set[Config]:
+def brute_force(checked):
     """What the constraints allow, each in its one form, by looking at all points."""
     return {c for c in map(checked.canonical, every_point(checked)) if checked.is_legal(c)}
 
@@ -106,7 +106,7 @@ def short_of_room(monkeypatch):
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (300,))
 
 
-def tied() -> Space:
+def tied():
     """Constraints that tie 16^6 combinations together: too many for a table."""
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 17) for i in range(6)}
     return space(domains, "P0 * P1 * P2 * P3 * P4 * P5 <= 20000", "P0 % P1 == 0", "P4 == P5")
@@ -228,11 +228,11 @@ def test_a_value_of_another_type_is_another_value():
 # ---------------------------------------------------------------------------- neighbours
 
 
-def neighbours(checked: Space, config: Config) -> list[Config]:
+def neighbours(checked, config):
     return [checked.decode(row) for row in rows(checked.neighbour_points(places(checked, config)))]
 
 
-def places(checked: Space, config: Config) -> PointArray:
+def places(checked, config):
     return checked.encode_all([config])[0]
 
 
@@ -259,7 +259,7 @@ def test_distance_is_the_relative_step_on_scales_and_one_elsewhere():
 # -------------------------------------------------------------- inputs, devices, launches
 
 
-def on_device(spec: Spec, limits: DeviceLimits | None, compiler: str | None = None) -> Space:
+def on_device(spec, limits, compiler=None):
     return ConstrainedSpace.of(spec, spec.inputs[0], limits, compiler)
 
 
@@ -299,9 +299,7 @@ def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path)
     assert {c["BLOCK"] * c["TILE"] for c in wide} == {128, 192, 256, 384, 512}  # type: ignore[operator]
 
 
-def launched(
-    values: Sequence[Value], limits: DeviceLimits | None = DEVICE, grid: str = "1", **plan: str
-) -> ConstrainedSpace:
+def launched(values, limits=DEVICE, grid="1", **plan):
     """A space of X whose groups have one work-item, or as `plan` says."""
     launch = LaunchPlan(group=["1"], grid=[grid], **plan)
     return ConstrainedSpace([parameter("X", values)], (), {"n": 5, "m": "a"}, limits, launch)
@@ -349,13 +347,13 @@ def test_carveout_is_a_percentage_or_the_drivers_choice():
 # ------------------------------------------------------------------------------ laziness
 
 
-def billions() -> Space:
+def billions():
     """32^12 points, 1.5 * 10^10 of them legal."""
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 33) for i in range(12)}
     return space(domains, *(f"P{i} <= P{i + 1}" for i in range(11)))
 
 
-def unbounded() -> Space:
+def unbounded():
     """Ranges of 10^9 values each, one constraint over all values of two of them."""
     domains: dict[str, Sequence[Value]] = {name: range(1, 10**9) for name in "ABC"}
     return space(domains, "A <= B")
@@ -381,7 +379,7 @@ def test_space_of_billions_answers_at_once_in_little_memory(made):
 # --------------------------------------------------------------------------------- points as arrays
 
 
-def rows(places: PointArray) -> list[tuple[int, ...]]:
+def rows(places):
     return [tuple(row) for row in places.tolist()]
 
 
@@ -395,7 +393,7 @@ def test_what_is_no_value_cannot_be_encoded():
             checked.encode(bad)
 
 
-def evenness(drawn: PointArray, legal: int) -> float:
+def evenness(drawn, legal):
     """The probability of counts as uneven as these, if all legal points are as likely."""
     counts = Counter(rows(drawn))
     assert len(counts) == legal
@@ -445,7 +443,7 @@ def test_ranges_of_more_values_than_32_bits_count_are_places_of_64_bits():
 # ------------------------------------------------------------------------ listed points
 
 
-def listed_space(places: set[tuple[int, ...]], extents: Sequence[int]) -> ListedSpace:
+def listed_space(places, extents):
     """A recording of these configurations, all of which worked."""
     table = RecordedTable(np.array(sorted(places), np.int32), [Outcome.OK] * len(places), (), {})
     parameters = tuple(parameter(f"P{k}", range(extent)) for k, extent in enumerate(extents))
@@ -490,7 +488,7 @@ def test_rows_whose_numbers_need_more_than_64_bits_differ():
 # --------------------------------------------- parameters that matter only `when` something holds
 
 
-def tiled(**values: Value) -> Space:
+def tiled(**values):
     """Three implementations; each has parameters of its own, one of them parameters in turn."""
     domains = {
         "IMPL": ("direct", "tiled", "packed"),
@@ -540,7 +538,7 @@ def test_a_condition_on_a_device_waits_for_it():
 # -------------------------------------------------------------------------- neighbours
 
 
-def steps(checked: Space, start: Config) -> set[Config]:
+def steps(checked, start):
     """What one change leads to, told in the one way."""
     changed = {
         checked.canonical(Config({**start, p.name: value}))
@@ -582,7 +580,7 @@ CONSTRAINTS = (
 
 
 @st.composite
-def spaces(draw: st.DrawFn) -> Space:
+def spaces(draw):
     """Up to four parameters, each of which may depend on those before it in some order."""
     order = draw(st.permutations("ABCD"[: draw(st.integers(1, 4))]))
     domains = {name: draw(st.sampled_from(DOMAINS)) for name in sorted(order)}
@@ -679,7 +677,7 @@ inputs: {features: [n], values: [{n: 1000}, {n: 10}]}
 
 
 def test_winners_and_seeds_are_tried_on_other_inputs_in_their_form_there(tmp_path):
-    def time_s(on: Input, config: Config) -> float:
+    def time_s(on, config):
         return 1 / (config["BLOCK"] * config["TILE"])  # type: ignore[operator]
 
     spec, measurer = make_spec(tmp_path, TILE_FROM_1000), FormulaMeasurer(time_s)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from harness.core.errors import SpecError
-from harness.space_file import ProgramPlan, load_spec
-from harness.space_file.program import CommandLine, NoLauncher, command_line, texts_of
+from harness.space_file import load_spec
+from harness.space_file.program import NoLauncher, command_line, texts_of
 
 SPACE = """\
 name: work
@@ -25,7 +22,7 @@ verify: {against: nothing}
 """
 
 
-def plan_of(folder: Path, words: str, more: str = "environment: {T: '{T}'}") -> ProgramPlan:
+def plan_of(folder, words, more="environment: {T: '{T}'}"):
     (folder / "work.c").write_text("int main(void) { return 0; }\n")
     path = folder / "space.yaml"
     path.write_text(SPACE.replace("WORDS", words).replace("MORE", more))
@@ -34,7 +31,7 @@ def plan_of(folder: Path, words: str, more: str = "environment: {T: '{T}'}") -> 
     return plan
 
 
-def sources(line: CommandLine) -> dict[str, dict[str, Any]]:
+def sources(line):
     return {name: s.model_dump(exclude_defaults=True) for name, s in line.sources.items()}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 import shutil
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -44,12 +43,12 @@ class Pretended:
 
     at_once = 2
 
-    def __init__(self, identity: str, refused: Sequence[str] = ()) -> None:
+    def __init__(self, identity, refused=()):
         self.identity = identity
         self.asked: list[Setting] = []
         self._refused = refused
 
-    def try_out(self, setting: Setting) -> str | None:
+    def try_out(self, setting):
         self.asked.append(setting)
         return next((f"unknown option {w}" for w in setting.words if w in self._refused), None)
 
@@ -62,15 +61,13 @@ def small(tmp_path):
     return Catalogue.read(written(tmp_path, SMALL))
 
 
-def written(folder: Path, text: str) -> Path:
+def written(folder, text):
     path = folder / "flags.yaml"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def resolve(
-    catalogue: Catalogue, selection: object, *, linked: bool = False
-) -> flags.SelectedFlags:
+def resolve(catalogue, selection, *, linked=False):
     """Resolve a selection as it stands in a space file."""
     listed = [selection] if isinstance(selection, str) else selection
     chosen: Selection = TypeAdapter(Selection).validate_python(listed)
@@ -80,7 +77,7 @@ def resolve(
 # ------------------------------------------------------------------------- what is shipped
 
 
-def selected(catalogue: Catalogue, names: Iterable[str]) -> list[str | dict[str, object]]:
+def selected(catalogue, names):
     """A selection of these flags; those that pass files pass any."""
     filed = {name for name in names if catalogue.flags[name].type == "files"}
     return [{name: {"files": "*"}} if name in filed else name for name in names]
@@ -285,7 +282,7 @@ CATALOGUE = catalogue_of("nvcc")
 RECORD = Path(__file__).parents[2] / "benchmarks" / "nvcc_flags.csv"
 
 
-def _config(setting: str) -> dict[str, Value] | None:
+def _config(setting):
     """The values of a row's flags; None where the catalogue leaves one of the values out."""
     config: dict[str, Value] = {name: flag.absent for name, flag in CATALOGUE.flags.items()}
     for part in setting.split():

@@ -16,11 +16,11 @@ from harness.space_file.input_ranges import FeatureRange, draw_inputs, draw_unse
 ROOT = Path(__file__).parents[2]
 
 
-def ranges(**given: Any) -> dict[str, FeatureRange]:
+def ranges(**given):
     return {name: FeatureRange.model_validate(values) for name, values in given.items()}
 
 
-def drawn(count: int, condition: Any = lambda _: True, **given: Any) -> list[Input]:
+def drawn(count, condition=lambda _: True, **given):
     return draw_inputs(list(given), ranges(**given), count, condition)
 
 
@@ -58,7 +58,7 @@ def test_thousands_of_choices_need_no_table_of_their_square():
 
 
 def test_a_condition_holds_for_all_inputs():
-    def is_small(problem: Any) -> bool:
+    def is_small(problem):
         return problem["m"] * problem["n"] <= 4096  # type: ignore[no-any-return]
 
     inputs = drawn(15, is_small, m={"log": [1, 4096]}, n={"log": [1, 4096]})
@@ -103,7 +103,7 @@ inputs: {{features: [m, n], {inputs}}}
 """
 
 
-def written(folder: Path, inputs: str) -> Path:
+def written(folder, inputs):
     path = folder / "space.yaml"
     path.write_text(SPACE.format(kernels=ROOT / "kernels", inputs=inputs))
     return path
@@ -116,7 +116,7 @@ def test_a_space_file_draws_its_inputs(tmp_path):
     assert all(problem["m"] <= problem["n"] for problem in spec.inputs)  # type: ignore[operator]
 
 
-def unseen(count: int, inputs: list[dict[str, Any]], condition: Any = None, **given: Any) -> Any:
+def unseen(count, inputs, condition=None, **given):
     listed = [Input(features) for features in inputs]
     return draw_unseen(listed, ranges(**given), count, condition or (lambda _: True))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ from harness.constraints.expression import FUNCTIONS, WORDS
 from harness.core.errors import SpecError, UsageError
 from harness.core.records import LIMIT_NAMES
 from harness.space_file import (
-    Parameter,
     SpaceFile,
-    Spec,
     load_spec,
     load_specs,
     read_document,
@@ -26,7 +23,7 @@ from harness.space_file import (
 )
 from harness.space_file import document as document_module
 from harness.space_file.model import KernelMeasure, PythonSpaceFile
-from harness.space_file.program_model import ProgramSpaceFile, SpaceModel
+from harness.space_file.program_model import ProgramSpaceFile
 
 ROOT = Path(__file__).parents[2]
 BAD = Path(__file__).parents[1] / "data" / "bad_specs"
@@ -59,32 +56,32 @@ def folder(tmp_path):
     return tmp_path
 
 
-def load(folder: Path, text: str) -> Spec:
+def load(folder, text):
     path = folder / "space.yaml"
     path.write_text(text)
     return load_spec(path)
 
 
-def parameter(folder: Path, text: str) -> Parameter:
+def parameter(folder, text):
     """The parameter UNROLL, written like this."""
     without_use = WHOLE.replace(" * UNROLL", "")
     return load(folder, re.sub("UNROLL: .*", f"UNROLL: {text}", without_use)).parameters[1]
 
 
-def flag(folder: Path, compiler: str, text: str) -> Parameter:
+def flag(folder, compiler, text):
     return load(folder, f"{WHOLE}flags: {{{compiler}: {{{text}}}}}\n").parameters[-1]
 
 
 # ------------------------------------------------------------------- what is refused
 
 
-def patched(base: str, patch: str) -> str:
+def patched(base, patch):
     """A base space with the sections of a patch; one that is REMOVED is left out."""
     sections = {key: text for text in (base, patch) for key, text in sections_of(text)}
     return "".join(text for text in sections.values() if not text.endswith(": REMOVED\n"))
 
 
-def sections_of(text: str) -> list[tuple[str, str]]:
+def sections_of(text):
     return [(part.partition(":")[0], part) for part in re.split(r"(?m)^(?=\w)", text) if part]
 
 
@@ -361,7 +358,7 @@ def test_options_that_programs_lack_are_described_by_their_own_model(tmp_path):
 # ------------------------------------------------------------------------- extends
 
 
-def extending(folder: Path, text: str, base: str = WHOLE) -> Path:
+def extending(folder, text, base=WHOLE):
     """A space in a folder of its own that extends one beside the kernel."""
     (folder / "base.yaml").write_text(base)
     (folder / "inner").mkdir()
@@ -436,7 +433,7 @@ inputs: {features: [n], values: [{n: 1}]}
 """
 
 
-def load_callable(folder: Path, text: str, module: str) -> Spec:
+def load_callable(folder, text, module):
     (folder / "k.py").write_text(module)
     return load(folder, text)
 
@@ -466,7 +463,7 @@ def test_fault_of_a_callable_names_its_word(tmp_path):
 # ----------------------------------------------------------------------- the schema
 
 
-def schema_keys(model: type[SpaceModel]) -> Iterator[str]:
+def schema_keys(model):
     schema = model.model_json_schema()
     for part in (schema, *schema["$defs"].values()):
         yield from part.get("properties", ())
@@ -498,7 +495,7 @@ def test_schema_accepts_the_spaces_and_refuses_a_misspelt_key():
 # ------------------------------------------------------------------------- the page
 
 
-def words_of_code(page: Path) -> set[str]:
+def words_of_code(page):
     codes = re.findall("`([^`]*)`", page.read_text(encoding="utf-8"))
     return set(re.findall(r"\w+", " ".join(codes)))
 

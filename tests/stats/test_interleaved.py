@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 
 import pytest
 
@@ -13,19 +12,19 @@ from harness.stats.interleaved import merge_sessions, refuted
 GIVEN = Input({"n": 8})
 
 
-def block(value: int) -> Config:
+def block(value):
     return Config({"BLOCK": value})
 
 
-def ok(size: int, *samples_s: float) -> Measurement:
+def ok(size, *samples_s):
     return Measurement(block(size), GIVEN, Outcome.OK, Timing(samples_s))
 
 
-def failing(size: int) -> Measurement:
+def failing(size):
     return Measurement(block(size), GIVEN, Outcome.LAUNCH_FAILED, message="lost")
 
 
-def seconds(found: Mapping[Config, Measurement]) -> dict[int, float]:
+def seconds(found):
     return {int(str(config["BLOCK"])): m.time_s for config, m in found.items()}
 
 

@@ -28,7 +28,7 @@ ROWS = [
 ]
 
 
-def ragged(rows: list[list[float]]) -> Ragged:
+def ragged(rows):
     ends = np.cumsum([len(row) for row in rows], dtype=np.intp)
     return Ragged(np.array([value for row in rows for value in row]), ends)
 

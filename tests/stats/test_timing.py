@@ -25,7 +25,7 @@ from harness.stats.timing import (
 from tests.helpers.noise import is_within_noise
 
 
-def stops_after(sampling: Sampling, samples_s: list[float], best_s: float | None = None):
+def stops_after(sampling, samples_s, best_s=None):
     """After how many of these samples sampling stops, and why; the clock is the list."""
     for count in range(1, len(samples_s) + 1):
         reason = sampling.stop(samples_s[:count], best_s)
@@ -91,12 +91,12 @@ def test_a_timing_is_as_long_as_itself():
             assert time_ratio(one, one) == time_ratio(one, same)
 
 
-def lognormal(seed: int, count: int, mean: float = 1.0, spread: float = 0.05) -> list[float]:
+def lognormal(seed, count, mean=1.0, spread=0.05):
     rng = np.random.default_rng(seed)
     return list(mean * np.exp(rng.normal(0, spread, count)))
 
 
-def two_sided(one: list[float], other: list[float]) -> float:
+def two_sided(one, other):
     more, less = log_difference(one, other), log_difference(other, one)
     return 2 * min(more.p_value_of_more(), less.p_value_of_more())
 
@@ -217,7 +217,7 @@ def test_a_speed_up_is_significant_and_above_1_and_not_perhaps_by_chance():
 def test_samples_of_the_same_occasions_are_paired_by_occasion():
     sides = [tuple(lognormal(seed, 6, 1.1, 0.2)) for seed in (22, 23)]
 
-    def ratio(*occasions: tuple[int, ...]) -> TimeRatio:
+    def ratio(*occasions):
         both = [
             Timing(samples_s, StopReason.INTERLEAVED, of_side)
             for samples_s, of_side in zip(sides, occasions, strict=True)
@@ -236,7 +236,7 @@ def test_samples_of_the_same_occasions_are_paired_by_occasion():
     assert ratio((2, 4), (2, 4)).high > by_round.high, "one degree of freedom"
 
 
-def rounds(*samples_s: float) -> Timing:
+def rounds(*samples_s):
     return Timing(samples_s, StopReason.INTERLEAVED)
 
 
@@ -277,7 +277,7 @@ def test_few_rounds_and_means_are_not_trimmed():
 # ---------- intervals are wider by what the clock leaves unknown of a time
 
 
-def timing(seconds: list[float], error_s: float, **changes: object) -> Timing:
+def timing(seconds, error_s, **changes):
     found = Timing(tuple(seconds), StopReason.INTERLEAVED, clock_error_s=error_s)
     return dataclasses.replace(found, **changes)
 
@@ -287,7 +287,7 @@ def timing(seconds: list[float], error_s: float, **changes: object) -> Timing:
 def test_ratios_are_wider_by_the_errors_of_both_clocks(stopped, statistic):
     one_s, other_s = [1.02, 1.03, 1.01, 1.02], [1.0, 1.01, 0.99, 1.0]
 
-    def ratio(error_s: float):
+    def ratio(error_s):
         sides = (
             timing(seconds, error_s, stopped=stopped, statistic=statistic)
             for seconds in (one_s, other_s)

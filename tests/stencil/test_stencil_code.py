@@ -17,7 +17,6 @@ from harness.core.errors import BackendUnavailable
 from harness.core.program import Program
 from harness.measure.cuda.nvcc import Nvcc
 from harness.stencil import (
-    Node,
     at,
     get,
     grid,
@@ -41,7 +40,7 @@ from harness.stencil import (
     user_fun,
     zip_,
 )
-from harness.stencil.arith import PADDINGS, Index, Variable, constant
+from harness.stencil.arith import PADDINGS, Variable, constant
 from harness.stencil.emit import CUDA, OPENCL, emit
 from harness.stencil.explore import explore
 from harness.stencil.lower import lower
@@ -60,22 +59,22 @@ add = user_fun("add", "x y", "x + y")
 LINE = grid("x", 64)
 
 
-def sums(window: Node) -> Node:
+def sums(window):
     """Sum three neighbours."""
     return reduce_(add, 0.0, window)
 
 
-def tiled(size: int) -> Node:
+def tiled(size):
     """Sum three neighbours, from tiles of `size` in local memory."""
     tiles = slide(size + 2, size, pad(1, 1, "clamp", LINE))
 
-    def summed(tile: Node) -> Node:
+    def summed(tile):
         return let(lambda copy: map_local(0, sums, slide(3, 1, copy)), _copied(tile))
 
     return join(map_workgroup(0, summed, tiles))
 
 
-def _copied(row: Node) -> Node:
+def _copied(row):
     return to_local(map_local(0, lambda e: e, row))
 
 
@@ -133,10 +132,10 @@ def test_independent_accesses_need_no_barrier():
     """Two copies share one barrier; private memory needs none."""
     halves = map_(lambda tile: split(16, tile), split(32, LINE))
 
-    def added(a: Node, b: Node) -> Node:
+    def added(a, b):
         return map_local(0, lambda pair: add(get(0, pair), get(1, pair)), zip_(a, b))
 
-    def both(parts: Node) -> Node:
+    def both(parts):
         second = _copied(at(1, parts))
         return let(lambda a: let(lambda b: added(a, b), second), _copied(at(0, parts)))
 
@@ -294,7 +293,7 @@ VARIABLES = (Variable("x", 0, 6), Variable("y", 0, 10))
 
 
 @st.composite
-def indices(draw: st.DrawFn, depth: int = 3) -> Index:
+def indices(draw, depth=3):
     """Draw sums as views make them, without negative numerators."""
     if depth == 0:
         variables = st.sampled_from([variable.index for variable in VARIABLES])

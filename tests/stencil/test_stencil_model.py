@@ -28,7 +28,7 @@ def test_throughput_is_relative_to_the_best_of_a_program_and_a_size():
     assert throughput(table).tolist() == [1.0, 0.5, 1.0, 1.0]
 
 
-def measured(table: pd.DataFrame) -> list[Measurement]:
+def measured(table):
     """Return the rows as measurements, and two that nothing can be learnt from."""
     rows = []
     for row in table.to_dict("records"):

@@ -7,8 +7,6 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +58,7 @@ twice = user_fun("twice", "x", "2.0f * x")
 # ------------------------------------------------------------------------------- rule by rule
 
 
-def line() -> Node:
+def line():
     """Combine maps, a reduction and windows on lines a and b."""
     windows = slide(3, 1, pad(1, 1, "clamp", grid("a", 24)))
     sums = map_(lambda w: reduce_(add, 0.0, map_(twice, w)), windows)
@@ -69,20 +67,20 @@ def line() -> Node:
     return map_(twice, added)
 
 
-def plane() -> Node:
+def plane():
     """Add three grids: windows of 3 x 3, windows of 5 x 5, and points times two."""
     a, b, c = (grid(name, 12, 18) for name in "abc")
     small = slide2d(3, 1, pad2d(1, 1, "clamp", a))
     large = slide2d(5, 1, pad2d(2, 2, "wrap", c))
 
-    def total(point: Node) -> Node:
+    def total(point):
         of_a, of_c = at(0, at(2, get(0, point))), at(4, at(1, get(2, point)))
         return add(add(of_a, get(1, point)), of_c)
 
     return map2d(total, zip2d(small, map2d(twice, b), large))
 
 
-def expected(arrays: dict[str, np.ndarray]) -> np.ndarray:
+def expected(arrays):
     """Compute the result of `line` or `plane` with numpy."""
     a, b = arrays["a"], arrays["b"]
     if a.ndim == 1:
@@ -133,7 +131,7 @@ def test_any_subset_of_reused_arrays_goes_to_local_memory(pocl):
 # ---------------------------------------------------------------------------------- composed
 
 
-def local_numbers(kernel: LoopNest) -> int:
+def local_numbers(kernel):
     """Count the numbers in its local memory."""
     return sum(math.prod(buffer.shape) for buffer in kernel.locals)
 
@@ -218,7 +216,7 @@ square = user_fun("square", "x", "x * x")
 # ------------------------------------------------------------------------------------ counting
 
 
-def counted(kernel: LoopNest) -> Counter[str]:
+def counted(kernel):
     """Run each thread by itself, and count what it does."""
     counts: Counter[str] = Counter()
     local, groups = kernel.ndrange.local, kernel.ndrange.groups
@@ -228,7 +226,7 @@ def counted(kernel: LoopNest) -> Counter[str]:
     return counts
 
 
-def run(block: Sequence[nest.Statement], ids: Mapping[str, Any]) -> Iterator[str]:
+def run(block, ids):
     """Yield the name of each count that a thread with these ids adds to."""
     for statement in block:
         if isinstance(statement, nest.Barrier):
@@ -246,7 +244,7 @@ def run(block: Sequence[nest.Statement], ids: Mapping[str, Any]) -> Iterator[str
                 yield from run(statement.body, ids)
 
 
-def accesses(term: nest.Term) -> Iterator[str]:
+def accesses(term):
     """Yield the counts of a value; a call stores its result for the call that takes it."""
     if isinstance(term, nest.Load):
         yield f"{term.buffer.space}_loads"
@@ -260,7 +258,7 @@ def accesses(term: nest.Term) -> Iterator[str]:
             yield from accesses(argument)
 
 
-def constant_borders(size: int) -> Node:
+def constant_borders(size):
     """Sum 3 x 3 points with zeros around the grid: every load has conditions."""
     windows = slide2d(3, 1, pad2d(2, 1, "constant", grid("image", size, size - 4)))
     return map_global(
@@ -303,7 +301,7 @@ def test_sizes_and_local_memory_are_those_of_the_launch():
 # ------------------------------------------------------------------------- cache lines, working set
 
 
-def feature(name: str, expression: Node, local: Sequence[int], groups: Sequence[int]) -> float:
+def feature(name, expression, local, groups):
     ndrange = NdRange(tuple(local), tuple(groups))  # type: ignore[arg-type]
     return features(lower("k", expression, ndrange))[name]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ from harness.measure.kernels.data import make_kernel_data
 from harness.measure.trial.host_module import TrackedConfig
 from harness.results.view import read_results
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from harness.stencil import predicted
 from harness.stencil.features import FEATURES
 from harness.stencil.predicted import StencilPredictor
@@ -56,7 +55,7 @@ def ring(tmp_path):
     return path
 
 
-def explored(stencil: Path, folder: Path, size: int, count: int, *more: str) -> Spec:
+def explored(stencil, folder, size, count, *more):
     """Explore a stencil into a new folder, and load its space."""
     command = ["explore", str(stencil), "--size", str(size), "--count", str(count), *more]
     assert main([*command, "-o", str(folder)]) == 0
@@ -183,7 +182,7 @@ def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path):
 def test_programs_of_one_structure_share_designs_where_asked(tmp_path):
     """Else a predictor would look better than it is: it would know the designs that it predicts."""
 
-    def designs(program: str, *more: str) -> set[float]:
+    def designs(program, *more):
         folder = tmp_path / f"{program}{len(more)}"
         explored(path_of(program), folder, 64, 10, *more)
         return set(pd.read_csv(folder / f"{program}.features.csv")["design"])

@@ -55,7 +55,7 @@ def _commit(project):
         subprocess.run(["git", *command], cwd=project, check=True)
 
 
-def _mutation(project, *options: str):
+def _mutation(project, *options):
     command = [sys.executable, "-m", "tests.tools.mutation", "--out", "found.jsonl", *options]
     return subprocess.run(command, cwd=project, capture_output=True, text=True)
 

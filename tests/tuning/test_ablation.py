@@ -4,18 +4,17 @@ skipped without time."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from harness.analysis.coverage import input_reports
-from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.core.records import Config, Measurement, Outcome, Timing
 from harness.report.findings import Findings
 from harness.results.schema import CROSS
 from harness.results.view import read_results, the_one
 from harness.tuning.state import State
-from tests.helpers.replays import FormulaMeasurer, Times, in_occasions, make_spec, ran, small_space
+from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, ran, small_space
 
 SPACE = small_space(
     "BLOCK: {values: [16, 64], default: 16}",
@@ -25,7 +24,7 @@ SPACE = small_space(
 )
 
 
-def time_s(problem: Input, config: Config) -> float:
+def time_s(problem, config):
     """One flag helps, two do nothing."""
     helps = config["cl_fast_relaxed_math"]
     return 1e-3 * (0.5 if helps else 1.0) * (1 if config["BLOCK"] == 64 else 1.2)
@@ -35,30 +34,26 @@ class OpenCl(FormulaMeasurer):
     """It times the flags of OpenCL, with a little noise; interleaved, some fail, by BLOCK. In the
     search, each flag seems to help."""
 
-    def __init__(
-        self, failures: Mapping[object, Outcome] | None = None, times: Times = time_s
-    ) -> None:
+    def __init__(self, failures=None, times=time_s):
         super().__init__(times)
         self.compiler = "opencl"
         self.turns: list[tuple[Config, ...]] = []
         self.seeds: list[tuple[int, ...]] = []
         self._failures = failures or {}
 
-    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+    def measure(self, space, problem, config, best_s):
         measured = super().measure(space, problem, config, best_s)
         flags = sum(value is True for value in config.values())
         samples_s = tuple(s * 0.9**flags for s in measured.timing.samples_s)
         return dataclasses.replace(measured, timing=Timing(samples_s))
 
-    def measure_interleaved(
-        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
-    ) -> list[Measurement]:
+    def measure_interleaved(self, space, problem, configs, rounds, seeds=()):
         self.turns.append(tuple(configs))
         self.seeds.append(tuple(seeds))
         together = super().measure_interleaved(space, problem, configs, rounds)
         return [self._in_turn(measured, rounds, seeds) for measured in together]
 
-    def _in_turn(self, measured: Measurement, rounds: int, seeds: Any) -> Measurement:
+    def _in_turn(self, measured, rounds, seeds):
         outcome = self._failures.get(measured.config["BLOCK"])
         if outcome is not None:
             return Measurement(measured.config, measured.input, outcome, message="interleaved")
@@ -162,7 +157,7 @@ def test_a_stage_warns_of_what_it_skips(tmp_path, monkeypatch):
 # ----------------------------------------------------------------------------------- other inputs
 
 
-def crossed(state: State) -> set[tuple[Input, Config]]:
+def crossed(state):
     """What was measured on inputs whose search did not ask for it."""
     rows = state.ledger.rows.of_stages([CROSS])
     return {(m.input, m.config) for m in rows.measurements()}

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from harness.analysis.coverage import input_reports
-from harness.analysis.inputs import InputReport
 from harness.core.errors import SpecError
-from harness.core.records import Config, Input
 from harness.results.view import read_results, the_one
 from tests.helpers.commands import dispatch
 from tests.helpers.replays import (
     BLOCKS_AND_TILES,
     FormulaMeasurer,
-    Ran,
     make_spec,
     ran,
     small_space,
@@ -27,7 +22,7 @@ INPUTS = [4**power for power in range(1, 9)]
 SAME = "search: {same_on_all_inputs: [BLOCK]}\n"
 
 
-def time_s(problem: Input, config: Config) -> float:
+def time_s(problem, config):
     """Small inputs are fastest with BLOCK=16, large ones with 64; 32 is nearly as fast on all."""
     n, block, tile = (float(each) for each in (problem["n"], config["BLOCK"], config["TILE"]))
     is_small = n < 500
@@ -35,13 +30,13 @@ def time_s(problem: Input, config: Config) -> float:
     return 1e-4 * (1 + lost) * (1.5 if (tile == 2) == is_small else 1)
 
 
-def tuned(folder: Path, parameters: str = BLOCKS_AND_TILES, more: str = SAME) -> Ran:
+def tuned(folder, parameters=BLOCKS_AND_TILES, more=SAME):
     spec = make_spec(folder, small_space(parameters, *INPUTS, more=more))
     measurer = FormulaMeasurer(time_s, interleaves=True)
     return ran(spec, folder / "r.db", measurer, technique=["UniformRandom"])
 
 
-def blocks(reports: Sequence[InputReport]) -> set[object]:
+def blocks(reports):
     """The BLOCK of each recommended configuration."""
     recommended = [report.recommended for report in reports]
     return {best.config["BLOCK"] for best in recommended if best}

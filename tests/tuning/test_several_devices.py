@@ -9,8 +9,6 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -18,15 +16,15 @@ import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable, UsageError
-from harness.core.records import DEVICE_UUID, Config, Environment, Input, Measurement, Outcome
-from harness.results.view import Results, read_results, the_one
+from harness.core.records import DEVICE_UUID, Environment, Input, Measurement, Outcome
+from harness.results.view import read_results, the_one
 from harness.tuning.devices import DevicePool
 from harness.tuning.sharing import do_work
 from tests.helpers.planted import until
-from tests.helpers.replays import BROKEN, SPACE, FormulaMeasurer, Ran, make_spec, ran
+from tests.helpers.replays import BROKEN, SPACE, FormulaMeasurer, make_spec, ran
 
 
-def inputs(count: int) -> str:
+def inputs(count):
     return ", ".join(f"{{m: {64 << number}, n: {4096 >> number}}}" for number in range(count))
 
 
@@ -52,11 +50,11 @@ class Scripted(FormulaMeasurer):
 
     def __init__(
         self,
-        uuid: str = "",
-        before: Callable[[int], object] = lambda _: None,
-        name: str = "formula",
-        broken: Mapping[Input, int] = MappingProxyType({}),
-    ) -> None:
+        uuid="",
+        before=lambda _: None,
+        name="formula",
+        broken=MappingProxyType({}),
+    ):
         super().__init__(interleaves=True, broken=broken)
         notes = {DEVICE_UUID: uuid} if uuid else {}
         self.environment = Environment("replay", name, "none", "recorded", "recorded", notes=notes)
@@ -65,25 +63,23 @@ class Scripted(FormulaMeasurer):
         self.recalled: list[Input] = []
         self.is_closed = False
 
-    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+    def measure(self, space, problem, config, best_s):
         """Return the formula's time a moment later."""
         time.sleep(1e-3)
         self.before(len(self.asked) + 1)
         return super().measure(space, problem, config, best_s)
 
-    def measure_interleaved(
-        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
-    ) -> Any:
+    def measure_interleaved(self, space, problem, configs, rounds, seeds=()):
         """Return the formula's times a moment later."""
         time.sleep(1e-3)
         self.together.append(problem)
         return super().measure_interleaved(space, problem, configs, rounds, seeds)
 
-    def recall(self, problem: Input, measured: Any) -> None:
+    def recall(self, problem, measured):
         """Note the input."""
         self.recalled.append(problem)
 
-    def close(self) -> None:
+    def close(self):
         """Note it."""
         self.is_closed = True
 
@@ -91,11 +87,11 @@ class Scripted(FormulaMeasurer):
 class Crashing(Scripted):
     """A device on which measurements crash, after they were asked for."""
 
-    def is_wrong(self, config: Config) -> bool:
+    def is_wrong(self, config):
         """After 15, all crash."""
         return len(self.asked) > 15
 
-    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+    def measure(self, space, problem, config, best_s):
         measured = super().measure(space, problem, config, best_s)
         if self.is_wrong(config):
             return Measurement(config, problem, Outcome.CRASHED, message="it fell off the bus")
@@ -105,26 +101,26 @@ class Crashing(Scripted):
 class CrashingOffRows(Crashing):
     """A kernel that crashes on every device."""
 
-    def is_wrong(self, config: Config) -> bool:
+    def is_wrong(self, config):
         return config["LAYOUT"] != "row"
 
 
-def equal(*devices: Scripted) -> DevicePool:
+def equal(*devices):
     return DevicePool({f"device {number}": device for number, device in enumerate(devices)})
 
 
-def tuned(folder: Path, devices: Sequence[Scripted], text: str = MANY, limit: int = 8) -> Ran:
+def tuned(folder, devices, text=MANY, limit=8):
     """A campaign on several devices, or on one without a pool; its results as they are stored."""
     measurer = equal(*devices) if len(devices) > 1 else devices[0]
     done = ran(make_spec(folder, text), folder / "r.db", measurer, test_limit=limit)
     return dataclasses.replace(done, results=read(folder))
 
 
-def read(folder: Path) -> Results:
+def read(folder):
     return the_one(read_results([str(folder / "r.db")]))
 
 
-def stored(results: Results) -> Counter[tuple[object, ...]]:
+def stored(results):
     """How often each measurement is stored, without what differs from run to run."""
     measured = [(row.stage, row.measurement) for row in results.rows]
     return Counter(
@@ -133,7 +129,7 @@ def stored(results: Results) -> Counter[tuple[object, ...]]:
     )
 
 
-def verdicts(done: Ran) -> list[tuple[object, ...]]:
+def verdicts(done):
     return [
         (r.problem, r.best and r.best.config, r.baseline and r.baseline.config, r.speedup)
         for r in done.reports
@@ -199,7 +195,7 @@ def test_a_seed_repeats_the_search_of_one_device(tmp_path):
 def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path):
     """Ctrl-C arrives in the main thread, while others measure and one has just measured."""
 
-    def interrupt(number: int) -> None:
+    def interrupt(number):
         if number == 6:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -226,13 +222,13 @@ def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path):
     assert list(counts.values()) == [8] * 5, "what was measured before counts"
 
 
-def pairs(folder: Path) -> set[tuple[Input, Config]]:
+def pairs(folder):
     """What is stored as measured, in any stage."""
     return {(m.input, m.config) for m in read(folder).rows.measurements()}
 
 
 def test_an_error_of_one_device_ends_the_campaign_and_keeps_what_is_stored(tmp_path):
-    def fail(number: int) -> None:
+    def fail(number):
         if number == 6:
             raise RuntimeError("a defect")
 
@@ -243,10 +239,10 @@ def test_an_error_of_one_device_ends_the_campaign_and_keeps_what_is_stored(tmp_p
     assert len(asked - pairs(tmp_path)) <= 2, "what the two others were measuring"
 
 
-def fails_after(count: int) -> Callable[[int], None]:
+def fails_after(count):
     """A device that cannot be opened after so many measurements."""
 
-    def fail(number: int) -> None:
+    def fail(number):
         if number > count:
             raise BackendUnavailable("the device cannot be opened")
 
@@ -268,7 +264,7 @@ def test_a_device_that_often_fails_is_taken_out(tmp_path, alone):
 def test_a_device_that_fails_now_and_then_goes_on(tmp_path):
     failures: list[int] = []
 
-    def fail(number: int) -> None:
+    def fail(number):
         if number % 7 == 0 and len(failures) < 5 and number not in failures[-1:]:
             failures.append(number)
             raise BackendUnavailable("busy")
@@ -305,22 +301,22 @@ def test_crashes_of_kernels_take_no_device_out(tmp_path):
 class Late:
     """Devices that join once another one has begun."""
 
-    def __init__(self, after: Scripted, **devices: Scripted) -> None:
+    def __init__(self, after, **devices):
         self._after, self._devices, self.is_closed = after, devices, False
         self.reason = ""
 
-    def joined(self) -> dict[str, Scripted]:
+    def joined(self):
         """Return them once."""
         if not self._after.asked:
             return {}
         devices, self._devices = self._devices, {}
         return devices
 
-    def unused(self) -> list[str]:
+    def unused(self):
         """Return a reason when devices are returned no more."""
         return [] if self._devices else [self.reason] * bool(self.reason)
 
-    def close(self) -> None:
+    def close(self):
         """Note it."""
         self.is_closed = True
 
@@ -388,7 +384,7 @@ def test_each_thread_finds_its_own_random_numbers():
     pool, drawn = equal(Scripted(), Scripted()), dict[Input, list[float]]()
     store = SimpleNamespace(commit=lambda: None)
 
-    def draw(problem: Input, seed: int) -> None:
+    def draw(problem, seed):
         random.seed(seed)
         np.random.seed(seed)
         for _ in range(20):

@@ -4,17 +4,12 @@ stages. A clock is simulated."""
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from harness.core.records import Config, Input
 from harness.results.schema import CROSS
 from harness.search import EndReason
-from harness.space_file import Spec
-from harness.tuning import Campaign
-from tests.helpers.replays import SPACE, FormulaMeasurer, Times, formula_s, make_spec, ran
+from tests.helpers.replays import SPACE, FormulaMeasurer, formula_s, make_spec, ran
 
 INPUTS = 4
 TEST_S = 1.0
@@ -25,22 +20,22 @@ class Clock(FormulaMeasurer):
 
     now_s = 0.0
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: Times = formula_s) -> None:
+    def __init__(self, monkeypatch, times=formula_s):
         super().__init__(times)
         monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
 
-    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+    def measure(self, space, problem, config, best_s):
         """Let the time pass, and return the formula's time."""
         self.now_s += TEST_S
         return super().measure(space, problem, config, best_s)
 
 
-def spec_of(folder: Path) -> Spec:
+def spec_of(folder):
     values = ", ".join(f"{{m: {2**i}, n: {64 + i}}}" for i in range(INPUTS))
     return make_spec(folder, SPACE.replace("{m: 64, n: 4096}, {m: 4096, n: 64}", values))
 
 
-def searched(folder: Path, measurer: Clock, allowed_s: float, **options: Any) -> Campaign:
+def searched(folder, measurer, allowed_s, **options):
     """Tune for a time, and return the campaign."""
     stop_at = measurer.now_s + allowed_s
     return ran(spec_of(folder), folder / "r.db", measurer, stop_at=stop_at, **options).campaign

@@ -5,16 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.measure.energy import POWER
-from harness.tuning import Campaign
 from harness.tuning.validation import (
     RESERVED,
     UniformSampling,
@@ -33,7 +30,7 @@ SPACE = small_space(
 )
 
 
-def steps_s(problem: Input, config: Config) -> float:
+def steps_s(problem, config):
     """A tree of depth three: its leaves are 1, 3, 4 and 40 ms."""
     n, block, tile = problem["n"], config["BLOCK"], config["TILE"]
     if n > 100_000:
@@ -43,24 +40,24 @@ def steps_s(problem: Input, config: Config) -> float:
     return 3e-3 if tile > 8 and block > 64 else 1e-3
 
 
-def noise_s(problem: Input, config: Config) -> float:
+def noise_s(problem, config):
     """Nothing but noise, over a factor of 20."""
     return 1e-3 * 20 ** random.Random(problem.json + config.json).random()
 
 
-def run(folder: Path, measurer: FormulaMeasurer, text: str = SPACE, **options: Any) -> Campaign:
+def run(folder, measurer, text=SPACE, **options):
     """The campaign of one validation."""
     chosen = {"technique": ["UniformRandom"], "test_limit": 100, "target": 0.15} | options
     return ran(make_spec(folder, text), folder / "r.db", measurer, **chosen).campaign
 
 
-def validation(folder: Path, measurer: FormulaMeasurer, **options: Any) -> Validation:
+def validation(folder, measurer, **options):
     validated = run(folder, measurer, **options).validation
     assert validated is not None
     return validated
 
 
-def of_part(folder: Path, part: str) -> list[tuple[Any, ...]]:
+def of_part(folder, part):
     """The pairs that were tested for a part, by the ids of their rows."""
     return query(
         folder / "r.db",
@@ -162,7 +159,7 @@ class Failing(FormulaMeasurer):
 
     outcome = Outcome.WRONG_RESULT
 
-    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+    def measure(self, space, problem, config, best_s):
         if config["TILE"] in (5, 6, 7):
             return Measurement(config, problem, self.outcome, message="so it is")
         return super().measure(space, problem, config, best_s)
@@ -223,18 +220,18 @@ def test_the_end_says_that_the_time_was_up(tmp_path):
 class Sampled(UniformSampling):
     """A sampler in memory: every configuration takes as long as a rule says."""
 
-    def __init__(self, outcome: Outcome = Outcome.OK, configs: int = 100) -> None:
+    def __init__(self, outcome=Outcome.OK, configs=100):
         self._configs = [Config({"A": a}) for a in range(configs)]
         self._outcome = outcome
         self.drawn: dict[tuple[SampleRole, Input], int] = {}
 
-    def begin_samples(self, title: str, samples: int) -> None:
+    def begin_samples(self, title, samples):
         """Nothing is shown."""
 
-    def is_time_up(self) -> bool:
+    def is_time_up(self):
         return False
 
-    def draw_samples(self, part: Any, problem: Input, draws: int, held_out: Any) -> Any:
+    def draw_samples(self, part, problem, draws, held_out):
         self.drawn[part, problem] = draws
         free = [config for config in self._configs if config not in held_out]
         measured = [recorded(noise_s, problem, config) for config in free[:draws]]
@@ -246,7 +243,7 @@ class Sampled(UniformSampling):
 INPUTS = [Input({"n": 1}), Input({"n": 2})]
 
 
-def counts(each: int) -> Mapping[Input, float]:
+def counts(each):
     return dict.fromkeys(INPUTS, each)
 
 
@@ -276,7 +273,7 @@ def test_a_space_that_is_too_small_or_refused_as_a_whole_is_an_error():
 
 def test_a_tree_of_the_power_is_judged_where_the_power_is_stored():
     class WithPower(Sampled):
-        def draw_samples(self, *arguments: Any) -> Any:
+        def draw_samples(self, *arguments):
             drawn = super().draw_samples(*arguments)
             return [dataclasses.replace(m, observed={POWER: 100.0}) for m in drawn]
 
