@@ -50,7 +50,7 @@ from harness.results.notes import (
     Whole,
 )
 
-VERSION = 14
+VERSION = 15
 
 CROSS = "cross"
 SEARCHED = ("search", CROSS)

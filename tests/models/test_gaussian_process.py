@@ -97,55 +97,51 @@ def test_predictions_are_those_of_the_textbook():
     lengths, variance, noise = printed(found)
     own = matern(POINTS, POINTS, lengths, variance) + noise * np.eye(len(POINTS))
     across = matern(unseen, POINTS, lengths, variance)
-    mean, deviation = found.predict(unseen)
-    np.testing.assert_allclose(mean, across @ np.linalg.solve(own, outputs_of(POINTS)), atol=2e-3)
+    predicted = found.predict(unseen)
+    mean = across @ np.linalg.solve(own, outputs_of(POINTS))
+    np.testing.assert_allclose(predicted.means, mean, atol=2e-3)
     explained = np.einsum("ij,ji->i", across, np.linalg.solve(own, across.T))
-    np.testing.assert_allclose(deviation, np.sqrt(variance - explained), atol=2e-2)
+    np.testing.assert_allclose(predicted.deviations, np.sqrt(variance - explained), atol=2e-2)
 
 
 def test_points_believed_are_as_if_measured_with_the_predicted_means():
-    pending, unseen = RNG.random((3, 4)), RNG.random((50, 4))
-    found, anew = fitted(), fitted()
-    believed, _ = anew.predict(pending)
-    found.believe(pending[:1])
-    found.believe(pending[1:])
-    outputs = np.append(outputs_of(POINTS), believed)
-    anew.fit(np.vstack([POINTS, pending]), outputs, learn=False)
-    np.testing.assert_allclose(found.means(unseen), fitted().means(unseen), atol=1e-3)
-    np.testing.assert_allclose(found.predict(unseen), anew.predict(unseen), rtol=1e-3, atol=1e-3)
+    points, pending = RNG.random((50, 4)), [3, 40, 17]
+    predicted, anew = fitted().predict(points), fitted()
+    for index in pending:
+        predicted.believe(index)
+    outputs = np.append(outputs_of(POINTS), predicted.means[pending])
+    anew.fit(np.vstack([POINTS, points[pending]]), outputs, learn=False)
+    expected = anew.predict(points)
+    np.testing.assert_allclose(predicted.means, expected.means, atol=1e-3)
+    np.testing.assert_allclose(predicted.deviations, expected.deviations, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("count", [1, 64, 500])
 @pytest.mark.parametrize("best", [-30.0, -1.0, 0.5, 30.0])
-def test_the_most_promising_point_has_the_greatest_improvement(count, best):
-    found = fitted(POINTS[:8], learn=False)
-    unseen, shifts = RNG.random((count, 4)), RNG.normal(size=count) / 3
-    mean, deviation = found.predict(unseen)
-    # How far below the best an output falls on average, summed in small steps.
+def test_an_improvement_is_the_mean_of_how_far_outputs_fall_below_the_best(best):
+    unseen, shifts = RNG.random((64, 4)), RNG.normal(size=64) / 3
+    predicted = fitted(POINTS[:8], learn=False).predict(unseen)
     steps = np.linspace(-8, 8, 8001)
-    below = np.maximum(best - (mean + shifts)[:, None] - deviation[:, None] * steps, 0)
-    gains = below @ norm.pdf(steps) * (steps[1] - steps[0])
-    index, gain = found.most_promising(unseen, shifts, best)
-    assert gain == pytest.approx(gains[index], rel=1e-4, abs=1e-12)
-    assert gain == pytest.approx(gains.max(), rel=1e-4, abs=1e-12)
-    assert found.means(unseen).tolist() == mean.tolist()
+    outputs = (predicted.means + shifts)[:, None] + predicted.deviations[:, None] * steps
+    improvements = np.maximum(best - outputs, 0) @ norm.pdf(steps) * (steps[1] - steps[0])
+    found = predicted.improvements(shifts, best)
+    np.testing.assert_allclose(found, improvements, rtol=1e-4, atol=1e-12)
 
 
 def test_points_without_axes_are_all_alike():
     found = Surrogate(np.zeros(0, dtype=np.intp), np.zeros(0))
     found.fit(np.empty((3, 0)), np.array([-1.0, 0.0, 1.0]))
-    mean, deviation = found.predict(np.empty((2, 0)))
-    assert mean == pytest.approx([0, 0], abs=1e-6)
-    assert deviation[0] == deviation[1] > 0
+    predicted = found.predict(np.empty((2, 0)))
+    assert predicted.means == pytest.approx([0, 0], abs=1e-6)
+    assert predicted.deviations[0] == predicted.deviations[1] > 0
 
 
-def test_points_that_were_measured_twice_and_equal_outputs_do_no_harm():
-    for outputs in (outputs_of(POINTS), np.zeros(len(POINTS))):
-        found = model()
-        found.fit(np.vstack([POINTS, POINTS]), np.tile(outputs, 2))
-        mean, deviation = found.predict(POINTS)
-        assert np.abs(mean - outputs).max() < 0.1
-        assert np.isfinite(deviation).all()
+@pytest.mark.parametrize("outputs", [outputs_of(POINTS), np.zeros(len(POINTS))])
+def test_points_that_were_measured_twice_and_equal_outputs_do_no_harm(outputs):
+    found = model()
+    found.fit(np.vstack([POINTS, POINTS]), np.tile(outputs, 2))
+    predicted = found.predict(POINTS)
+    assert np.abs(predicted.means - outputs).max() < 0.1
+    assert np.isfinite(predicted.deviations).all()
 
 
 # --------------------------------------------------------------------------- outputs

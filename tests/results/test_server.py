@@ -82,7 +82,7 @@ def stored(url, number=0):
 
 
 def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(postgres, monkeypatch):
-    monkeypatch.setattr("harness.api.running._AGAIN_S", 0.01)
+    monkeypatch.setattr("harness.core.locks._AGAIN_S", 0.01)
     said: list[str] = []
     with contextlib.ExitStack() as first, opened(postgres) as second:
         one = first.enter_context(opened(postgres))
