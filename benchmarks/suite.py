@@ -32,6 +32,7 @@ from harness.measure.devices import Backend, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
+from harness.stats import Estimate
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = {"repeats": 3, "min_repeats": 2}
@@ -59,21 +60,18 @@ def _row(spec: Spec, backend: Backend, args: argparse.Namespace) -> dict[str, An
     outcomes = Counter[Outcome]()
     for report in reports:
         outcomes.update(report.outcomes)
-    ratios = [report.speedup for report in reports if report.speedup is not None]
-    speedups = [ratio.value for ratio in ratios]
-    mean = statistics.geometric_mean(speedups) if speedups else math.nan
-    legal = [report.legal for report in reports if report.legal is not None]
     verified = outcomes.pop(Outcome.OK, 0)
+    ratios = [report.speedup for report in reports if report.speedup is not None]
+    speedups = [ratio.value for ratio in ratios] or [math.nan]
+    mean = statistics.geometric_mean(speedups)
     return {
         "kernel": spec.name,
-        "legal configurations": max(legal, default="many"),
+        "legal configurations": max(report.legal or 0 for report in reports) or "many",
         "inputs": len(spec.inputs),
         "tuned": len(reports),
         "verified": verified,
         "failed": outcomes.total(),
-        "speed-up": mean,
-        "least": min(speedups, default=math.nan),
-        "most": max(speedups, default=math.nan),
+        "speed-up": Estimate(mean, min(speedups), max(speedups)),
         "significant": sum(ratio.is_faster for ratio in ratios),
     }
 

@@ -14,12 +14,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic_core import CoreSchema, core_schema
 
 from harness.core.observations import WorstElement
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
 
 Value = bool | int | float | str | None
 """The value of a parameter; None is a compiler flag that is absent."""
@@ -49,6 +51,8 @@ class _NamedValues(Mapping[str, "Value"]):
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: Any) -> CoreSchema:
         """Let pydantic make one of the data that it reads."""
+        from pydantic_core import core_schema  # a fifth of the time in which a worker starts
+
         return core_schema.no_info_plain_validator_function(cls)
 
     def __getitem__(self, name: str) -> Value:

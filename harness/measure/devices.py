@@ -15,18 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
-from harness.core.options import BACKENDS
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import BOOST, WARM
 from harness.core.text import command_line, nearest, suggestion
 from harness.measure.builds.queue import BuildCache
 from harness.measure.cuda import gpus
-from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import MIG, NVCC, VISIBLE, CudaGpu, first_usable, open_cuda_compiler
-from harness.measure.cuda.nvcc import ENVIRONMENT
 from harness.measure.device import Compiler, Device
 from harness.measure.nvml import other_processes
-from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl import driver as opencl
 
 AUTO = "auto"
@@ -70,7 +66,11 @@ class Backend:
     def open_device(self) -> Device:
         """Open the device in this process."""
         if isinstance(self.device, opencl.DeviceName):
-            return opencl_device.OpenClDevice(self.device, self.cache)
+            from harness.measure.opencl.device import OpenClDevice  # here: CUDA never needs it
+
+            return OpenClDevice(self.device, self.cache)
+        from harness.measure.cuda.device import CudaDevice  # here: OpenCL never needs it
+
         return CudaDevice(self.cache, self.device)
 
     def open_compiler(self) -> Compiler:
@@ -125,6 +125,8 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
     requested backend cannot run.
     """
     if requested not in (AUTO, *_INTERFACES):
+        from harness.core.options import BACKENDS  # here: device processes have no options
+
         raise UsageError(f"there is no backend `{requested}`; {suggestion(requested, BACKENDS)}")
     words = names_in(names)
     if "" in words:
@@ -326,6 +328,8 @@ def _host_compiler(language: str) -> str:
 
 def _flags_advice() -> str:
     """Name the variables that may have changed the architecture to compile for."""
+    from harness.measure.cuda.nvcc import ENVIRONMENT  # here: OpenCL never needs it
+
     names = [name for name in ENVIRONMENT if os.environ.get(name)]
     return f"Unset {', '.join(names)}: flags may name another architecture. " if names else ""
 

@@ -59,7 +59,7 @@ from harness.results.notes import (
     Whole,
 )
 
-VERSION = 14
+VERSION = 16
 
 CROSS = "cross"
 SEARCHED = ("search", CROSS)

@@ -1,7 +1,5 @@
 """Devices as CUDA and OpenCL list them, on machines that are not here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from harness.measure.cuda.gpus import CudaGpu
@@ -14,7 +12,7 @@ CPU = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
 AMD = DeviceName("AMD", 0, "gfx90a", is_gpu=True)
 
 
-def backend_of(device: CudaGpu | DeviceName | None, arch: str | None = None) -> Backend:
+def backend_of(device, arch=None):
     """Make the backend of a device; of CUDA without one."""
     is_opencl = isinstance(device, DeviceName)
     language, compiler = ("opencl", "opencl") if is_opencl else ("cuda", "nvcc")
