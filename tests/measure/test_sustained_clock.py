@@ -12,7 +12,7 @@ from harness.analysis.sensors import clock_lines
 from harness.checking import default_run
 from harness.compare.matching import match
 from harness.compare.reading import KernelResults
-from harness.core.errors import UsageError
+from harness.core.errors import LaunchFailed, UsageError
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.program import Launch, Program
 from harness.core.records import BOOST, SUSTAINED, Environment
@@ -31,6 +31,7 @@ from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.kernels import device_process
+from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.measurer import sampling_of
@@ -319,6 +320,28 @@ def test_check_says_whether_the_default_depends_on_the_clock(
     printed = "\n".join(default_run.run_default(spec, "auto", (), spec.inputs).lines())
     assert line in printed
     assert ("depend on the clock" in printed) == bool(line)
+
+
+@pytest.mark.usefixtures("kernels_here")
+def test_check_warns_where_the_default_fails_at_the_sustained_clock(tmp_path, monkeypatch):
+    device = slowing(BOOST)
+    spec = spec_of(tmp_path, "{}")
+    journal = tmp_path / "journal"
+    measurer = KernelMeasurer(
+        spec, GpuBackend("opencl", "opencl", "", journal=journal, opened=device)
+    )
+    monkeypatch.setattr(default_run, "open_measurer", lambda *_, **named: (measurer, "a test"))
+
+    def lost(worker, job):
+        raise LaunchFailed("the device is lost")
+
+    monkeypatch.setattr(DeviceWorker, "run_sustained", lost)
+    ended = default_run.run_default(spec, "auto", (), spec.inputs)
+    assert (
+        "warning: no time at the sustained clock: launch_failed, the device is lost"
+        in "\n".join(ended.lines())
+    )
+    assert not ended.failures
 
 
 # ------------------------------------------------------------------------- CUDA

@@ -312,7 +312,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         if isinstance(job, Measurement):
             return job
         job = replace(job, sampling=replace(job.sampling, warmup_time_s=SUSTAINED_S))
-        return self._run(job, DeviceWorker.run_sustained, SUSTAINED_S)
+        return self._run(job, DeviceWorker.run_sustained, LONGEST_SUSTAINING_S)
 
     def _run(
         self,
