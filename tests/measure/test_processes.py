@@ -18,6 +18,7 @@ from unittest.mock import Mock
 import pytest
 
 from harness.core.errors import BuildFailed, UsageError
+from harness.core.machine import end_with_parent
 from harness.core.program import Program
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.process.child import Child, ChildLost, ForkLost, run_forked
@@ -263,6 +264,11 @@ def test_killed_parent_leaves_nothing_behind(tmp_path, work, count):
         os.kill(pid, signal.SIGKILL)
     assert ended
     assert any(f.name.startswith(f"harness-run-{parent.pid}-") for f in tmp_path.iterdir())
+
+
+def test_a_process_whose_parent_has_ended_before_it_begins_ends_too():
+    with pytest.raises(ForkLost, match="SIGKILL"):
+        run_forked(lambda: end_with_parent(parent=1 << 30), 60.0)
 
 
 # --------------------------------------------------------------------------- copies of this process

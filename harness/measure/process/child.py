@@ -42,7 +42,7 @@ from multiprocessing.connection import Connection
 parent = Connection(int(sys.argv[1]))
 sys.path[:] = parent.recv()
 from harness.measure.process.child import serve
-serve(parent)
+serve(parent, int(sys.argv[2]))
 """
 
 
@@ -193,7 +193,7 @@ def _start(make_worker: Callable[[], object]) -> _Process:
         with theirs:
             stderr = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed at its end)
             popen = subprocess.Popen(
-                [sys.executable, "-c", _CODE, str(theirs.fileno())],
+                [sys.executable, "-c", _CODE, str(theirs.fileno()), str(os.getpid())],
                 env={**os.environ, "TMPDIR": str(folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what a kernel prints is no result, which may be JSON
@@ -211,12 +211,12 @@ def _start(make_worker: Callable[[], object]) -> _Process:
     return _Process(popen, connection, stderr)
 
 
-def serve(parent: Connection) -> None:
-    """Make the worker, and answer calls until the parent closes its end."""
+def serve(parent: Connection, pid: int) -> None:
+    """Make the worker, and answer calls until the parent, of this number, closes its end."""
     os.set_inheritable(parent.fileno(), False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the parent handles
     if sys.platform == "linux":
-        end_with_parent()
+        end_with_parent(pid)
         # When memory runs out, Linux should end a worker, not the run.
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
@@ -308,6 +308,7 @@ def run_forked(function: Callable[[], bytes], timeout_s: float) -> bytes:
 
 def _forked(function: Callable[[], bytes], answer: Connection) -> int:
     """Start a copy of this process, which sends what a function returns; return its number."""
+    parent = os.getpid()
     try:
         child = os.fork()
     except OSError as error:
@@ -315,7 +316,7 @@ def _forked(function: Callable[[], bytes], answer: Connection) -> int:
         raise UsageError(text) from None
     if child == 0:
         try:
-            end_with_parent()
+            end_with_parent(parent)
             answer.send_bytes(function())
             os._exit(0)
         finally:
