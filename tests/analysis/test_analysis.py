@@ -1,7 +1,5 @@
 """Pure functions over measurements: sums, ties, finalists and the report across inputs."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

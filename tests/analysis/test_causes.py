@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,8 +32,6 @@ VALUES: dict[str, Sequence[Value]] = {
     "cache": (None, "ca", "cg"),
     "layout": ("row", "column", "tile"),
 }
-
-Ends = Callable[[dict[str, Value], random.Random], Outcome]
 
 
 @dataclass
@@ -203,9 +201,6 @@ def test_what_fails_on_some_inputs_is_explained_by_the_input_and_by_chance_alike
 
 
 # ------------------------------------------------------------------------------- minimal
-
-
-Measure = Callable[[Sequence[Config]], list[Measurement]]
 
 
 def interleaved(times):

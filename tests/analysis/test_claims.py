@@ -3,12 +3,9 @@
 Times are drawn from known noise, so equal code is equal by construction.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import math
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +20,6 @@ from harness.stats.timing import TimeRatio, hold_false_discoveries, time_ratio
 Logs = npt.NDArray[np.float64]
 """Logarithms of times, shape (configurations, occasions, rounds)."""
 
-Draw = Callable[[np.random.Generator, int, int, int], Logs]
 
 PROBLEM = Input({"n": 1})
 DEFAULT, A, B, C = (Config({"V": value}) for value in range(4))

@@ -1,7 +1,5 @@
 """What explains the times: from a database to importance, settings and G-ADAPT's accuracy."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 
@@ -20,9 +18,6 @@ from harness.models.starchart import TreeTarget, importance
 from harness.results.view import Results
 from harness.space_file import Parameter
 from tests.helpers.commands import analyse as main
-
-Capture = pytest.CaptureFixture[str]
-
 
 SLOWDOWN = TreeTarget("slowdown", log=True)
 

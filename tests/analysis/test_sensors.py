@@ -1,7 +1,5 @@
 """Energy, power and clocks in a database: tables, trees, boxes of time and power, throttling."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 
@@ -23,8 +21,6 @@ from harness.results.view import read_results, the_one
 from tests.helpers.commands import analyse as main
 from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, results_of, small_space
 from tests.helpers.results_examples import make_ok, write
-
-Capture = pytest.CaptureFixture[str]
 
 SPACE = small_space(BLOCKS_AND_TILES, 8, 16, 32, 64)
 ONE_INPUT = small_space(BLOCKS_AND_TILES, 8)

@@ -1,7 +1,5 @@
 """Programs by devices: failures, and speed-ups over each baseline, of merged databases."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -18,8 +16,6 @@ from harness.space_file.baselines import level_of
 from harness.stats.timing import TimeRatio
 from tests.helpers.commands import analyse, merge, report
 from tests.helpers.replays import FormulaMeasurer, make_spec, ran, small_space
-
-Capture = pytest.CaptureFixture[str]
 
 MORE = """\
 flags: {nvcc: {level: {values: [0, 1, 2], option: "-Xptxas --opt-level={value}"}}}

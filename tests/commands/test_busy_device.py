@@ -1,7 +1,5 @@
 """While another process measures on a device, commands wait for it, or say so at once."""
 
-from __future__ import annotations
-
 import json
 import threading
 from contextlib import ExitStack

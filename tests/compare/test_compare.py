@@ -1,7 +1,5 @@
 """harness.compare as a command: exit status, text, JSON and JUnit."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shutil
@@ -20,8 +18,6 @@ from tests.helpers.compared import ENVIRONMENT, SPACE, Device, run, tuned
 from tests.helpers.pages import ROOT
 from tests.helpers.replays import make_spec
 from tests.helpers.results_examples import begin_search, make_plan, opened, tamper
-
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")

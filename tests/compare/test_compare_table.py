@@ -1,7 +1,5 @@
 """Which results are compared, and the words of a comparison, on rows made by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """The test behind harness.compare: no false alarms, and true ones found; by seeded simulation."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -31,8 +31,6 @@ from tests.helpers.compared import ENVIRONMENT, SPACE, run, tuned
 from tests.helpers.replays import make_spec
 from tests.helpers.results_examples import query
 
-Capture = pytest.CaptureFixture[str]
-
 SLOWER = dict.fromkeys((8, 16, 32, 64), 1.05)
 TIMES_S = {16: 1e-3, 64: 2e-3}
 """Of the best block, and of the default."""

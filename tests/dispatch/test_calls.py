@@ -191,8 +191,6 @@ def test_cuda_kernel_tries_its_shortlist(spec, tmp_path, stub):
 # ---------- code counts its calls by their inputs into a file, where that is asked for
 
 
-Capture = pytest.CaptureFixture[str]
-
 NAMES = ("m", "n", "s", "t")
 FIRST = (20, 7, 0.1, "half")
 LOW, HIGH = (-5, 9, 1e300, "float"), (2**62, 9, 2.0, "a, b")

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import random
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -482,9 +482,6 @@ def test_a_short_list_has_at_most_eight_members_and_the_three_best_static_ones()
 
 
 # ---------------------------------------------------------------------------- times of the search
-
-Rows = Mapping[int, Mapping[int, float]]
-"""By input, the seconds of each block; infinity for a failure."""
 
 
 def searched(rows, most=9):

@@ -1,7 +1,5 @@
 """The command that writes a dispatcher: of which results, what it refuses, and what it writes."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -23,8 +21,6 @@ from tests.helpers.commands import dispatch, report
 from tests.helpers.dispatch_examples import imported
 from tests.helpers.dispatch_results import DEVICE, SPACE, always_16, fill
 from tests.helpers.replays import write_space
-
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,5 @@
 """What a dispatcher's folder holds, that it replaces nothing else, and that its kernels run."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """G-ADAPT's model: parameters from features, judged on inputs that were left out."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 

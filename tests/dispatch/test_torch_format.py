@@ -1,7 +1,5 @@
 """Operators of PyTorch with a dispatcher inside, on the CPU."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

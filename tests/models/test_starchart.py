@@ -1,7 +1,5 @@
 """Starchart's trees: the partition, its size, its regions as text, judged and intersected."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from harness.constraints.expression import Expression
@@ -15,8 +14,6 @@ from harness.models.config_points import ConfigEncoder
 from harness.models.transfer_prior import Prior, SourceTask, TransferData
 from harness.space import ConstrainedSpace, PointArray
 from harness.space_file import Parameter
-
-Array = npt.NDArray[np.float64]
 
 PARAMETERS = (
     Parameter("A", "power_of_two", (1, 2, 4, 8), "source", 1),
