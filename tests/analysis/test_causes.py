@@ -19,7 +19,7 @@ from harness.results.ablation import Ablation, AblationStep, StepResult, ablatio
 from harness.stats.timing import TimeRatio
 from harness.tuning.ablation_stage import ablate
 
-DEFAULT: dict[str, Value] = {
+DEFAULT = {
     "fast": False,
     "ftz": False,
     "unroll": 1,
@@ -27,7 +27,7 @@ DEFAULT: dict[str, Value] = {
     "layout": "row",
     **{f"f{number}": False for number in range(6)},
 }
-VALUES: dict[str, Sequence[Value]] = {
+VALUES = {
     "unroll": (1, 2, 4, 8),
     "cache": (None, "ca", "cg"),
     "layout": ("row", "column", "tile"),
@@ -246,7 +246,7 @@ def test_what_leaves_the_machine_code_is_dropped_without_a_measurement():
     same = ablated(nothing, without_code=ALL)
     assert (same.needed, same.ratio, same.is_decided) == ((), None, True)
 
-    measured = list[Config]()
+    measured = []
 
     def measure(configs):
         measured.append(configs[1])

@@ -1,7 +1,5 @@
 """The finals: some rounds choose an input's winner, others judge it, on several occasions."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -45,9 +43,9 @@ class Staged(FormulaMeasurer):
         self._staged = {"search": SEARCH_S, "choice": choice_s, "finals": final_s}
         self._wrong = wrong
         self._slow_first = slow_first
-        self.turns: list[tuple[set[int], str]] = []
-        self.seeds: list[tuple[int, ...]] = []
-        self.rounds: list[int] = []
+        self.turns = []
+        self.seeds = []
+        self.rounds = []
 
     def measure_interleaved(self, space, problem, configs, rounds, seeds=ONE_OCCASION):
         stage = _stage(seeds)

@@ -31,7 +31,6 @@ def space(tmp_path):
 def busy(opencl, own_cache):
     """Hold the device's lock until this is closed."""
     with ExitStack() as stack:
-        assert opencl.device is not None
         stack.enter_context(locked(opencl.device.identity, str(opencl.device)))
         yield stack
 

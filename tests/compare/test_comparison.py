@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.compare import LEVEL, THRESHOLD
+from harness.compare import LEVEL
 from harness.compare.comparison import ComparedRow, joined
 from harness.compare.statistics import (
     OccasionVariance,
@@ -20,15 +20,14 @@ from harness.compare.statistics import (
 from harness.core.records import Build, Config, Environment, Input, Measurement, Outcome, Timing
 
 
-def families(threshold, slower=0.0):
-    """Judge 40 families of eight inputs of which the candidates are slower. Occasions differ far
-    more than their samples, and inputs have very different noise."""
+def families(threshold):
+    """Judge 40 families of eight inputs whose candidates are as fast as the base. Occasions differ
+    far more than their samples, and inputs have very different noise."""
     rng, found = np.random.default_rng(1), []
     for _ in range(40):
         samples = 0.002 * rng.standard_normal((8, 2, 2, 20))  # inputs, sides, occasions, samples
         noise = rng.lognormal(-0.7, 0.8, (8, 1, 1, 1))
         logs = noise * (0.01 * rng.standard_normal((8, 2, 2, 1)) + samples)
-        logs[:, 1] += math.log1p(slower)
         pairs = [
             Pair(*np.exp(last).tolist(), occasion_variance(means.tolist()))
             for last, means in zip(logs[:, :, -1], logs.mean(axis=-1), strict=True)
@@ -86,16 +85,6 @@ def test_a_limit_holds_whatever_the_other_verdicts_are():
     assert [change.verdict for change in found[0][1:]] == [Verdict.SLOWER] * 2
     assert found[0][0].verdict is quiet[0].verdict is Verdict.WITHIN_NOISE
     assert found[0][0].ratio.high == quiet[0].ratio.high
-
-
-def test_slowdowns_that_are_not_found_are_below_their_limits():
-    missed = [
-        [change.ratio.high for change in found if change.verdict is Verdict.WITHIN_NOISE]
-        for found in families(THRESHOLD, 0.02)
-    ]
-    assert sum(min(limits, default=math.inf) < 1.02 for limits in missed) <= 5
-    quiet = [change.ratio.high for found in families(THRESHOLD) for change in found]
-    assert 1.002 < np.median(quiet) < 1.2, "nor are they so wide that they say nothing"
 
 
 def test_an_occasion_variance_is_the_pooled_variance_within_groups():

@@ -1,12 +1,9 @@
 """The candidates of a dispatcher, measured interleaved on every input."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random
 import shutil
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -47,8 +44,6 @@ TWO_INPUTS = small_space(BLOCKS, 8, 16)
 WANTED = {8: 16, 16: 16, 32: 32, 64: 128, 128: 128}
 SEARCHED = "Times are the search's, each taken at another moment: "
 
-Times = Callable[[Input, Config], float]
-
 
 def block(value):
     return Config({"BLOCK": value})
@@ -81,7 +76,7 @@ class Drifting(FormulaMeasurer):
     ):
         super().__init__(times)
         self._random = random.Random(0)
-        self.for_dispatch: list[tuple[Input, tuple[Config, ...]]] = []
+        self.for_dispatch = []
         self._fails = fails
         self._outcome = outcome
 

@@ -1,7 +1,5 @@
 """Code that is written for a dispatcher chooses as the dispatcher does, in Python, C and C++."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random
@@ -162,7 +160,7 @@ def test_no_feature_has_a_name_that_written_code_uses():
     rng = random.Random(1)
     inputs = [drawn_input(rng) for _ in range(20)]
     plan = LaunchPlan(group=["A"], grid=["ceil_div(m * n, A)"])
-    found: set[str] = set()
+    found = set()
     for shape in SHAPES:
         program = drawn_program(rng, inputs, *shape)
         for guards in (GUARDS, ()):

@@ -1,7 +1,5 @@
 """What is learnt for many inputs at once is what a program computes for each."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 
@@ -54,7 +52,7 @@ def learnt(name):
 
 def on_every_threshold(program, random):
     """Inputs of which one size is at, and next to, each threshold on a raw size."""
-    rows: list[Row] = []
+    rows = []
     for tree in program.choice.trees:
         for split in tree.root.splits():
             column, at = program.columns[split.column], split.threshold
@@ -62,7 +60,7 @@ def on_every_threshold(program, random):
                 continue
             for value in (at, math.nextafter(at, 0), math.nextafter(at, math.inf)):
                 kind = str(random.choice(["dense", "banded"]))
-                row: Row = {"m": 300.0, "n": 200.0, "kind": kind}
+                row = {"m": 300.0, "n": 200.0, "kind": kind}
                 row[column.features[0]] = value
                 rows.append(row)
     return rows
@@ -133,12 +131,6 @@ def test_only_what_is_chosen_is_shipped():
     matrix = table(time_s, features)
     for learner in (TreeLearner(), EnsembleLearner()):
         assert sorted(learner.fit(matrix, seed=0).portfolio) == [0, 1]
-
-
-def test_input_to_which_nothing_that_is_shipped_applies_gets_no_choice():
-    matrix, chosen = learnt("tree")
-    indices = chosen.indices(matrix.features[:1], np.zeros((1, 3), dtype=bool))
-    assert indices.tolist() == [-1]
 
 
 # ---------- trees as arrays: walked one input at a time, and cut to every size

@@ -79,13 +79,6 @@ def test_booleans_and_absent_flags_are_classes():
     assert predicted["fmad"].tolist() == predicted["dlcm"].notna().tolist() == wide.tolist()
 
 
-def test_features_of_words_are_learnt_from():
-    features = pd.DataFrame({"dtype": ["half", "float"] * 10, "n": range(1, 21)})
-    best = pd.DataFrame({"TILE": [8, 4] * 10})
-    unseen = pd.DataFrame({"dtype": ["float", "half"], "n": 40})
-    assert gadapt.fit(features, best).predict(unseen)["TILE"].tolist() == [4, 8]
-
-
 def test_tables_that_do_not_fit_are_refused():
     best = best_of(inputs())
     with pytest.raises(UsageError, match="40 and 39"):
@@ -121,16 +114,6 @@ def test_accuracy_is_the_share_of_exact_hits_on_left_out_inputs():
     assert judged.worst_fraction == pytest.approx(1 / slowdown.max())
     assert judged.worst_fraction < 1
     assert f"{judged.accuracy:.1%} of 15 inputs" in str(judged)
-
-
-def test_left_out_inputs_teach_nothing():
-    """Each of two groups wants what the other has never seen."""
-    features = pd.DataFrame({"n": [1, 2, 3, 4, 101, 102, 103, 104]})
-    candidates = pd.DataFrame({"IMPL": ["low", "high"]})
-    time_s = np.where(features[["n"]] < 50, [[1.0, 2.0]], [[2.0, 1.0]])
-    assert gadapt.judge(features, candidates, time_s).accuracy == 1.0
-    model = gadapt.fit(features[:4], candidates.iloc[[0] * 4], {"IMPL": ["low", "high"]})
-    assert set(model.predict(features[4:])["IMPL"]) == {"low"}
 
 
 def test_a_choice_that_fails_reaches_nothing():
