@@ -169,11 +169,6 @@ def by_digest(kind, one_in):
     return end
 
 
-def test_the_same_failure_on_many_inputs_is_evidence_once():
-    """Two of three configurations with an accidental value fail, on each of 50 inputs."""
-    assert tried(by_digest(Outcome.BUILD_FAILED, 4), count=24, inputs=50).causes() == []
-
-
 def test_one_test_that_ends_by_chance_makes_no_cause():
     """Configurations fail at random, each alike on all its inputs but for a few tests."""
     for flips in (0, 1, 20):

@@ -1,7 +1,6 @@
 """Energy, power and clocks in a database: tables, trees, boxes of time and power, throttling."""
 
 import dataclasses
-import re
 
 import pytest
 
@@ -63,16 +62,6 @@ def database(results):
     return results.databases[0]
 
 
-def test_an_input_has_the_energy_of_the_default_of_the_best_and_the_least(results):
-    energies = input_energies(results, input_reports(results))
-    for n, energy in zip((8, 16, 32, 64), energies, strict=True):
-        assert energy.problem["n"] == n
-        assert energy.default.observed["energy_j"] == pytest.approx(300 * 2e-5 * n)
-        (best,) = energy.front
-        assert best.config == Config({"BLOCK": 16, "TILE": 2})
-        assert energy.count == 6, "two blocks of 64 have no energy"
-
-
 def test_the_front_goes_from_the_fastest_to_the_least_energy(tmp_path):
     class Trading(PoweredMeasurer):
         def measure(self, *asked):
@@ -108,16 +97,6 @@ def test_a_tree_of_power_finds_what_takes_it(results, tmp_path):
     assert len(explained.tree.samples) == 24, "those with a power"
     assert importance(explained.tree)["TILE"] > 0.99
     assert explained.accuracy.r2 > 0.9
-
-
-def test_boxes_of_time_and_power_count_only_what_has_both(database, capsys):
-    assert main([database, "--below", "time_s=1e-3", "--below", "power_w=200"]) == 0
-    out = capsys.readouterr().out
-    assert "Settings with time_s <= 0.001 and power_w <= 200" in out
-    regions = re.findall(r"^ .*TILE = 2.* (\d+) +(\d+)$", out, flags=re.M)
-    assert sum(int(count) for count, _ in regions) == 11, "all but BLOCK=256 with n=64"
-    assert all(count == met for count, met in regions)
-    assert "TILE = 1" not in out
 
 
 def test_the_command_says_what_throttled(database, capsys):

@@ -46,20 +46,6 @@ def test_a_database_without_runs_says_so(tmp_path, capsys):
     assert "no runs yet" in capsys.readouterr().err
 
 
-def test_a_foreign_file_is_one_clear_error(tmp_path, capsys):
-    text, foreign = tmp_path / "notes.txt", tmp_path / "foreign.db"
-    text.write_text("not a database, but long enough to be taken for one\n" * 40)
-    tamper(foreign, "create table shopping (item text)")
-    for path in (tmp_path / "missing.db", text, foreign, tmp_path):
-        assert analyse([str(path)]) == 2
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert err.startswith("error: ")
-        assert path.name in err
-        assert err.count("\n") == 1
-    assert not (tmp_path / "missing.db").exists()
-
-
 def test_only_the_last_campaign_is_used_unless_asked(tmp_path, capsys):
     fill(tmp_path, "r.db")
     path = fill(tmp_path, "r.db", fresh=True)
@@ -103,23 +89,6 @@ def database(tmp_path_factory):
         campaign.run()
         assert not campaign.set_aside(), "it is said once"
     return str(path)
-
-
-def limits(results):
-    return [run.test_limit for run in results.runs]
-
-
-def test_the_recipe_in_python_works_after_an_edit(database):
-    results = the_one(read_results([database]))
-    assert limits(results) == [NEW, NEW]
-    (old,) = results.others
-    assert f"{old}".startswith(
-        f"{old.program_sha256[:8]} ({old.measurements} measurements, last 20"
-    )
-    last, before = read_results(database, all_campaigns=True)
-    assert limits(last) == [NEW, NEW]
-    assert limits(before) == [OLD, OLD]
-    assert len(before.all_rows) == old.measurements
 
 
 def test_the_newest_version_is_analysed_and_others_counted(database, capsys):

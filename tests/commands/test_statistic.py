@@ -1,14 +1,12 @@
 """Means in place of medians: in the search, in judgements, and in everything that is printed."""
 
-import math
-
 import numpy as np
 import pytest
 
 from harness.analysis.coverage import input_reports
 from harness.core.errors import SpecError
 from harness.core.records import Measurement, Outcome, Statistic, StopReason, Timing
-from harness.stats.timing import log_time, time_ratio
+from harness.stats.timing import time_ratio
 from tests.helpers.commands import analyse, compare
 from tests.helpers.replays import FormulaMeasurer, make_spec, results_of, small_space
 from tests.helpers.results_examples import query
@@ -103,16 +101,6 @@ def test_word_that_is_no_statistic_is_an_error(tmp_path):
 
 def timing(samples_s, occasions=()):
     return Timing(tuple(samples_s), StopReason.INTERLEAVED, occasions, MEAN)
-
-
-def test_ratio_of_means_is_that_of_arithmetic_means():
-    one, other = timing(SKEWED_S), timing(STEADY_S)
-    assert time_ratio(one, other).value == pytest.approx(np.mean(SKEWED_S))
-    assert log_time(one) == pytest.approx(math.log(np.mean(SKEWED_S)))
-    occasions = timing(SKEWED_S, (4, 4, 4)), timing(STEADY_S, (4, 4, 4))
-    assert time_ratio(*occasions).value == pytest.approx(np.mean(SKEWED_S))
-    with pytest.raises(ValueError, match="median is not compared with a mean"):
-        time_ratio(one, Timing(STEADY_S))
 
 
 @pytest.mark.parametrize("occasions", [(), (3,) * 6])

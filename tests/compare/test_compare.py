@@ -218,16 +218,6 @@ def test_results_of_other_sources_than_the_space_has_now_are_refused(
     assert "no results of small" in capsys.readouterr().err
 
 
-def test_inputs_that_one_side_lacks_are_listed(base, tmp_path, capsys):
-    fewer = tuned(tmp_path, "fewer.db", seed=8)
-    earlier = "UPDATE tuning_run SET start_date = '2000-01-01', end_date = '2000-01-01'"
-    tamper(Path(fewer), f"{earlier} WHERE id IN (SELECT id FROM runs WHERE input_id != 1)")
-    tamper(Path(fewer), "UPDATE runs SET campaign = 9 WHERE input_id != 1")
-    status, data = run(base, fewer)
-    assert (status, data["counts"]) == (0, {"within noise": 2, "not compared": 3})
-    assert "only in BASE: (n=16), (n=32), (n=64)" in capsys.readouterr().err
-
-
 def test_nothing_in_common_is_no_comparison(base, tmp_path, capsys):
     for words, name in (
         ([str(tmp_path / "none.db")], "none.db"),

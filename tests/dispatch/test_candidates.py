@@ -292,16 +292,6 @@ def uncrossed(tmp_path_factory):
     return tuned(tmp_path_factory.mktemp("uncrossed"), Drifting(), cross=False)
 
 
-def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(
-    uncrossed,
-):
-    matrix = matrix_of(uncrossed)
-    assert uncrossed.candidates == {}
-    assert matrix.note.startswith(SEARCHED)
-    small = matrix.candidates.index(block(16))
-    assert matrix.time_s[1, small] == uncrossed.measured[given(16)][block(16)].time_s
-
-
 def test_what_the_last_command_left_out_measures_what_lacks(uncrossed):
     for ended_at, stages, advice in (
         ("2026-01-03", {}, "--no-cross"),

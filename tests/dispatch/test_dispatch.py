@@ -12,7 +12,6 @@ import pytest
 import harness
 from harness.api import dispatching
 from harness.constraints.expression import Expression
-from harness.core.errors import UsageError
 from harness.core.records import Config
 from harness.dispatch.study import DISPATCHERS, STATIC, learners
 from harness.report.findings import Findings
@@ -192,21 +191,6 @@ def test_gadapts_model_is_judged_and_written(space, database, capsys):
     assert [module.select(n=n)["BLOCK"] for n in (64, 8192)] == [16, 64]
     assert module.PROVENANCE["choice"].startswith("gadapt, seed 0")
     assert module.DATA["choice"]["worth_a_try"] is None, "its costs are no times to try by"
-
-
-def test_python_is_told_its_own_arguments(space, tmp_path):
-    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
-    (results,) = harness.open_results(database)
-    out = tmp_path / "out"
-    with pytest.raises(UsageError, match="`require_choice`"):
-        results.dispatcher(out, space=space, require_choice=True)
-    assert not out.exists()
-    with pytest.raises(UsageError, match="`gadapt`"):
-        results.dispatcher(out, space=str(space), choice="gadpt")
-    assert results.dispatcher(out, space=str(space))
-    space.unlink()
-    with pytest.raises(UsageError, match="`space=FILE`"):
-        results.dispatcher(out)
 
 
 @pytest.mark.parametrize(

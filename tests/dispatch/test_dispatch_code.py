@@ -5,7 +5,6 @@ import math
 import random
 import re
 import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -218,15 +217,6 @@ def test_module_refuses_other_features():
                 function(m=m, n=16)
 
 
-def test_inputs_of_one_leaf_have_its_number():
-    module = python_of(of_mvmul())
-    shapes = [(16, 16), (96, 4096), (128, 256), (1024, 16)]
-    low, low_too, wide, tall = (module.leaf_index(m, n) for m, n in shapes)
-    assert low == low_too
-    assert len({low, wide, tall}) == 3
-    assert module.leaf_index(8, 16) == -1, "outside of the tuned range"
-
-
 def test_numbers_of_numpy_are_computed_with_exactly():
     plan = LaunchPlan(group=["64"], grid=["ceil_div(m * n, 64)"])
     module = python_of(of_mvmul(mvmul_program(guards=(("m * n < 10 ** 9",), (), ())), plan))
@@ -277,16 +267,3 @@ def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice():
     module = python_of(dispatcher_of(mvmul_program(), "p", provenance=provenance))
     assert module.serves("gfx1100", "AMD Accelerated Parallel Processing")
     assert not module.serves("a GPU", "NVIDIA CUDA")
-
-
-def test_files_need_no_harness(tmp_path):
-    """They are imported by a Python that finds no other packages than stand-ins for theirs."""
-    write_all(tmp_path, files_of(of_mvmul()))
-    for name in ("torch", "numpy"):
-        (tmp_path / f"{name}.py").write_text("")
-    code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "import p.torch_op\n"
-        "assert 'harness' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)

@@ -9,17 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.records import Value
 from harness.dispatch import tree as module
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.gadapt import GAdapt
-from harness.dispatch.growing import Ranks, between, grow, grow_forest
+from harness.dispatch.growing import Ranks, between, grow
 from harness.dispatch.tree import TreeLearner
 from harness.models.columns import Column, ColumnKind, column_values
 from tests.helpers.dispatch_examples import column_number, order_of
 from tests.helpers.matrices import table
-
-Row = dict[str, Value]
 
 
 def planted(inputs, seed, least=4):
@@ -82,14 +79,6 @@ def test_a_program_chooses_as_what_was_learnt():
             assert len(program.portfolio) == 12
             wanted = np.log2(matrix.features["m"]).round()[:60]
             assert (indices[:60] == wanted).mean() > 0.85
-
-
-def test_boosted_trees_predict_slowdowns_over_the_mean_of_what_applies():
-    matrix, chosen = learnt("ensemble")
-    logs = matrix.log_slowdown[:, chosen.portfolio]
-    relative = logs - np.nanmean(logs, axis=1, keepdims=True)
-    costs = chosen.choice.costs(column_values(chosen.columns, matrix.features))
-    assert np.nanmean(np.abs(costs - relative)) < 0.05 < 0.5 < np.nanstd(relative)
 
 
 def test_powers_of_two_that_divide_a_number_are_exact():
@@ -188,19 +177,6 @@ def grown(leaves, least=2):
 def test_a_leaf_has_the_least_number_of_inputs():
     tree = grown(leaves=9, least=9)
     assert tree.passing(tree.paths(STEPS)).min() >= 9
-
-
-def test_a_forest_is_as_large_as_asked_for_and_predicts_means():
-    values = np.column_stack([STEPS[:, 0], np.arange(32.0) % 5])
-    trees, again = (
-        grow_forest(Ranks.of(values), stairs(), 4, 3, share=1.0, seed=0, weights=np.ones(32))
-        for _ in range(2)
-    )
-    assert len(trees) == 4
-    for tree, means in trees:
-        assert means.shape == (len(tree.low), 2)
-        assert tree.threshold[0] > 0
-    assert [t.threshold.tolist() for t, _ in again] == [t.threshold.tolist() for t, _ in trees]
 
 
 # ---------- a tree that chooses is as small as is good enough on held-out inputs
