@@ -96,8 +96,6 @@ def test_plain_analysis_ends_with_the_tables_and_json_and_report_have_them(
     titles = ("Programs and devices", "Speed-up over -O2", "Best configuration per input")
     places = [text.index(title) for title in titles]
     assert places == sorted(places)
-    assert report([merged, "-o", str(page), "--space", "sum"]) == 0
-    assert "Programs and devices" not in page.read_text()
 
 
 def test_options_of_trees_do_not_go_with_the_summary(merged, capsys):
