@@ -196,6 +196,12 @@ def test_a_named_baseline_that_the_search_did_not_try_may_win(tmp_path):
     assert best_block(report) == 32
 
 
+def test_results_say_whether_all_legal_configurations_were_tried(tmp_path):
+    for test_limit, is_exhausted in ((2, False), (40, True)):
+        report, results = tuned(tmp_path, Staged(), test_limit=test_limit)
+        assert results.is_exhausted is report.is_exhausted is is_exhausted
+
+
 # ------------------------------------------------------------------------- stored results
 
 

@@ -211,6 +211,7 @@ def test_module_refuses_other_features():
         with pytest.raises(TypeError, match="are m, n"):
             module.select_index(*arguments, **features)
     assert module.select_index(16, n=16) == module.select_index(n=16, m=16)
+    assert [module.is_tuned(m, 16) for m in (16, 8)] == [True, False]
     for m in ("16", None, 16.5, math.nan, [16]):
         for function in (module.select_index, module.is_tuned, module.leaf_index):
             with pytest.raises(TypeError, match="the feature m of p"):

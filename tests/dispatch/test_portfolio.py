@@ -11,6 +11,7 @@ import pytest
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.dispatch import most as module
+from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.learners import Default
 from harness.dispatch.matrix import make_matrix
 from harness.dispatch.most import limited, portfolio_rows, portfolios
@@ -230,6 +231,15 @@ def test_portfolio_is_the_best_of_its_size(few, monkeypatch):
         )
         assert places == list(best)
         assert mean_log(matrix, nearly) <= mean_log(matrix, best) * 1.05
+
+
+def test_dispatcher_has_no_more_configurations():
+    matrix = drawn(0)
+    for learner in (TreeLearner(), EnsembleLearner()):
+        assert len(learner.fit(matrix, 0).portfolio) > 2
+        learnt = limited(learner, 2).fit(matrix, 0)
+        assert len(learnt.portfolio) == 2
+        assert set(learnt.indices(matrix.features, matrix.applies)) == set(learnt.portfolio)
 
 
 def test_inputs_that_nothing_serves_are_left_to_the_caller():
