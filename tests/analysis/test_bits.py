@@ -1,7 +1,5 @@
 """Equal bits of outputs in a database: classes, what splits them, what the default's costs."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -3,15 +3,11 @@
 Times are drawn from known noise, so equal code is equal by construction.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import math
-from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from rich.console import Console
 
@@ -19,11 +15,6 @@ from harness.analysis.inputs import InputReport, hold_discoveries, report_input
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.display.inputs import print_inputs
 from harness.stats.timing import TimeRatio, hold_false_discoveries, time_ratio
-
-Logs = npt.NDArray[np.float64]
-"""Logarithms of times, shape (configurations, occasions, rounds)."""
-
-Draw = Callable[[np.random.Generator, int, int, int], Logs]
 
 PROBLEM = Input({"n": 1})
 DEFAULT, A, B, C = (Config({"V": value}) for value in range(4))
@@ -71,13 +62,6 @@ def test_rounds_of_a_replay_are_split_into_those_that_choose_and_that_judge():
         report = report_input(PROBLEM, {}, finals, DEFAULT, None)
         assert report.best.config == A
         assert report.speedup.value == pytest.approx(speedup)
-
-
-def test_a_single_sample_is_no_claim():
-    times_s = {DEFAULT: 9.0, A: 1.0, B: 2.0}
-    finals = [measured(c, timing(np.log(t))) for c, t in times_s.items()]
-    speedup = report_input(PROBLEM, {}, finals, DEFAULT, None).speedup
-    assert (speedup.value, speedup.is_faster) == (pytest.approx(9.0), False)
 
 
 # ---------------------------------------------------------------------- rates, by simulation

@@ -1,7 +1,5 @@
 """What a database says of inputs that were not measured, and of searches that did not end."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """What explains the times: from a database to importance, settings and G-ADAPT's accuracy."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 
@@ -14,15 +12,10 @@ from harness.analysis.explain import Samples, explain, pooled, samples
 from harness.commands import analyse as tree
 from harness.core.errors import UsageError
 from harness.core.records import Config
-from harness.dispatch.candidates import matrix_of
-from harness.dispatch.learners import gadapt_judgement
 from harness.models.starchart import TreeTarget, importance
 from harness.results.view import Results
 from harness.space_file import Parameter
 from tests.helpers.commands import analyse as main
-
-Capture = pytest.CaptureFixture[str]
-
 
 SLOWDOWN = TreeTarget("slowdown", log=True)
 
@@ -159,13 +152,6 @@ def test_integers_beside_an_absent_flag_stay_integers(results):
     campaign = dataclasses.replace(results.campaign, parameters=parameters)
     levels = samples(Results(campaign, results.databases, rows)).table["level"]
     assert set(map(repr, levels)) == {"None", "0", "1"}
-
-
-def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results):
-    judged = gadapt_judgement(matrix_of(results))
-    assert judged.accuracy == pytest.approx(5 / 6)
-    assert judged.worst_fraction == pytest.approx(1 / 3)
-    assert 0.5 < judged.mean_fraction < 1
 
 
 def of_device(results, device, **campaign):

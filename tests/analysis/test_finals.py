@@ -1,7 +1,5 @@
 """The finals: some rounds choose an input's winner, others judge it, on several occasions."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -45,9 +43,9 @@ class Staged(FormulaMeasurer):
         self._staged = {"search": SEARCH_S, "choice": choice_s, "finals": final_s}
         self._wrong = wrong
         self._slow_first = slow_first
-        self.turns: list[tuple[set[int], str]] = []
-        self.seeds: list[tuple[int, ...]] = []
-        self.rounds: list[int] = []
+        self.turns = []
+        self.seeds = []
+        self.rounds = []
 
     def measure_interleaved(self, space, problem, configs, rounds, seeds=ONE_OCCASION):
         stage = _stage(seeds)
@@ -198,14 +196,10 @@ def test_a_named_baseline_that_the_search_did_not_try_may_win(tmp_path):
     assert best_block(report) == 32
 
 
-def test_results_know_how_many_configurations_are_legal_and_whether_all_were_tried(
-    tmp_path,
-):
+def test_results_say_whether_all_legal_configurations_were_tried(tmp_path):
     for test_limit, is_exhausted in ((2, False), (40, True)):
         report, results = tuned(tmp_path, Staged(), test_limit=test_limit)
         assert results.is_exhausted is report.is_exhausted is is_exhausted
-        (stored,) = input_reports(results)
-        assert stored.legal == report.legal == 3
 
 
 # ------------------------------------------------------------------------- stored results

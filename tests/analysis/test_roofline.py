@@ -1,7 +1,5 @@
 """The roofline of results: the table, its picture, the JSON, trees, and searches that it ends."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,10 +1,9 @@
 """Programs by devices: failures, and speed-ups over each baseline, of merged databases."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
+import re
 
 import pytest
 
@@ -18,8 +17,6 @@ from harness.space_file.baselines import level_of
 from harness.stats.timing import TimeRatio
 from tests.helpers.commands import analyse, merge, report
 from tests.helpers.replays import FormulaMeasurer, make_spec, ran, small_space
-
-Capture = pytest.CaptureFixture[str]
 
 MORE = """\
 flags: {nvcc: {level: {values: [0, 1, 2], option: "-Xptxas --opt-level={value}"}}}
@@ -62,25 +59,21 @@ def merged(tmp_path_factory):
 
 def test_tables_have_programs_as_rows_and_devices_as_columns(merged, capsys):
     assert analyse([merged, "--summary"]) == 0
-    out = capsys.readouterr().out
-    lines = [line.rstrip() for line in out.splitlines()]
-    titles = [line for line in lines if line.startswith(("Failed", "Speed-up "))]
-    over = ("-O2", "the default", "-O1", "few")
-    assert titles == ["Failed tests", *(f"Speed-up over {name}" for name in over)]
-    tables = {}
-    for title in titles:
-        start = lines.index(title)
-        head, _, product, of_sum = lines[start + 2 : start + 6]
+    failed, *speedups = re.split("^Failed tests|^Speed-up ", capsys.readouterr().out, flags=re.M)[
+        1:
+    ]
+    over = ["over -O2", "over the default", "over -O1", "over few"]
+    assert [table.splitlines()[0] for table in speedups] == over
+    for table in (failed, *speedups):
+        _, _, head, _, product, of_sum = table.splitlines()[:6]
         assert head.index("program") < head.index(FAST) < head.index(SLOW)
         assert (product.split()[0], of_sum.split()[0]) == ("product", "sum")
         assert of_sum.endswith("not tuned")
-        tables[title] = product
-    assert "3 of 12 (25 %): 3 build_failed" in out
-    assert "6 of 24 (25 %): 6 build_failed" in tables["Failed tests"]
-    assert "1.40x [1." in tables["Speed-up over -O2"]
-    assert tables["Speed-up over -O2"].endswith(", 2 inputs")
-    assert "1.25x [1." in tables["Speed-up over the default"]
-    assert "Which configuration" not in out
+    assert re.search(
+        r"product +3 of 12 .25 %.: 3 build_failed +6 of 24 .25 %.: 6 build_failed", failed
+    )
+    for table, ratio in zip(speedups, ("1.40x [1.", "1.25x [1."), strict=False):
+        assert ratio in table
 
 
 def test_plain_analysis_ends_with_the_tables_and_json_and_report_have_them(
@@ -103,8 +96,6 @@ def test_plain_analysis_ends_with_the_tables_and_json_and_report_have_them(
     titles = ("Programs and devices", "Speed-up over -O2", "Best configuration per input")
     places = [text.index(title) for title in titles]
     assert places == sorted(places)
-    assert report([merged, "-o", str(page), "--space", "sum"]) == 0
-    assert "Programs and devices" not in page.read_text()
 
 
 def test_options_of_trees_do_not_go_with_the_summary(merged, capsys):

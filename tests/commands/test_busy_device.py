@@ -1,7 +1,5 @@
 """While another process measures on a device, commands wait for it, or say so at once."""
 
-from __future__ import annotations
-
 import json
 import threading
 from contextlib import ExitStack
@@ -33,7 +31,6 @@ def space(tmp_path):
 def busy(opencl, own_cache):
     """Hold the device's lock until this is closed."""
     with ExitStack() as stack:
-        assert opencl.device is not None
         stack.enter_context(locked(opencl.device.identity, str(opencl.device)))
         yield stack
 

@@ -98,11 +98,6 @@ def test_a_space_without_a_title_is_headed_by_its_name(write, check):
     assert text.startswith(f"scale ({path})")
 
 
-def test_counts_that_differ_name_the_inputs_at_both_ends(write, check):
-    _, text = check(write(constraints=["BLOCK <= 2 * n or BLOCK == 64"]), "--no-compile")
-    assert "from 6 (n=16) to 9 (n=100)" in text
-
-
 def test_of_many_inputs_the_first_and_the_extremes_are_counted(write, check):
     values = [{"n": n} for n in (500, *range(16, 400))]
     path = write(constraints=["BLOCK <= 4 * n"], inputs={"features": ["n"], "values": values})
@@ -162,11 +157,6 @@ def legal(path, name):
     spec = load_spec(path)
     space = checked_spaces(spec, SM_90.limits, "nvcc")[spec.inputs[0]]
     return {config[name] for config in space}
-
-
-def test_configurations_for_an_architecture_keep_its_limits(write):
-    path = write(parameters=blocks(512, 1024, 2048, default=512), constraints=[])
-    assert legal(path, "BLOCK") == {512, 1024}
 
 
 def test_grid_beyond_an_architectures_second_dimension_is_illegal(write):

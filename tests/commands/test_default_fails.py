@@ -1,7 +1,5 @@
 """A default that fails is reported when it fails, not at the end of a search."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path
@@ -30,7 +28,7 @@ class WrongDefault(FormulaMeasurer):
 
 def warnings(folder, wrong, spec=None):
     """Tune, and return each warning with the number of tests before it."""
-    found: list[str] = []
+    found = []
     spec = spec or make_spec(folder)
     with opened(spec, folder / "r.db", WrongDefault(wrong), test_limit=5) as (campaign, tests):
         tests.warn = lambda text: found.append(f"{len(tests)} {text}")
@@ -59,13 +57,19 @@ def test_a_wrong_default_of_a_space_in_python_is_run_alone_by_a_call(tmp_path):
     assert last.endswith("To run the default alone: harness.tune(space, test_limit=1)")
 
 
-def run(folder, wrong, patch):
-    """Run the default of `check --run`; return whether it works, and what is printed."""
-    measurer = WrongDefault(wrong)
+def run_with(measurer, folder, patch, *unseen):
+    """Run the default of `check --run`; return how it ended, and what is printed."""
     patch.setattr(default_run, "open_measurer", lambda *_, **named: (measurer, "a test"))
-    ended = default_run.run_default(make_spec(folder), "auto", (), INPUTS)
+    ended = default_run.run_default(make_spec(folder), "auto", (), INPUTS, *unseen)
+    return ended, "\n".join(ended.lines())
+
+
+def run(folder, wrong, patch):
+    """Run a default that is wrong on some inputs; return whether it works, and what is printed."""
+    measurer = WrongDefault(wrong)
+    ended, printed = run_with(measurer, folder, patch)
     assert [problem for problem, _ in measurer.asked] == [i for i in INPUTS if i not in wrong]
-    return not ended.why_failed, "\n".join(ended.lines())
+    return not ended.why_failed, printed
 
 
 def test_check_runs_defaults_on_each_input(tmp_path, monkeypatch):
@@ -95,9 +99,7 @@ def test_check_gives_a_host_fault_once(tmp_path, monkeypatch):
 
 def test_check_runs_drawn_configurations_on_inputs_that_are_not_listed(tmp_path, monkeypatch):
     def times(problem, config):
-        if config["TILE"] == 8:
-            return float("inf")  # it does not build, which a search allows
-        return 1e-3
+        return float("inf") if config["TILE"] == 8 else 1e-3  # it may not build in a search
 
     class ForgetsTheRest(FormulaMeasurer):
         def measure(self, space, problem, config, best_s):
@@ -105,17 +107,11 @@ def test_check_runs_drawn_configurations_on_inputs_that_are_not_listed(tmp_path,
                 return Measurement(config, problem, Outcome.WRONG_RESULT, message="y[3] is 1")
             return super().measure(space, problem, config, best_s)
 
-    def run_unseen(measurer):
-        opening = lambda *_, **named: (measurer, "a test")  # noqa: E731
-        monkeypatch.setattr(default_run, "open_measurer", opening)
-        ended = default_run.run_default(make_spec(tmp_path), "auto", (), INPUTS, 4, seed=1)
-        return ended, "\n".join(ended.lines())
-
-    works, printed = run_unseen(FormulaMeasurer(times))
+    works, printed = run_with(FormulaMeasurer(times), tmp_path, monkeypatch, 4, 1)
     assert not works.why_failed
     assert "legal on 4 unseen inputs:" in printed
     assert printed.count(" verified") == len(INPUTS) + 4
-    fails, printed = run_unseen(ForgetsTheRest(times))
+    fails, printed = run_with(ForgetsTheRest(times), tmp_path, monkeypatch, 4, 1)
     assert not fails.failures
     assert fails.fails_unseen
     assert re.search(r"FAILED with .*TILE=[346].*, wrong_result, y\[3\] is 1", printed)

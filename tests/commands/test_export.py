@@ -18,7 +18,7 @@ from harness.core.records import (
 from harness.options.others import ENDINGS
 from harness.recordings.csv_file import csv_lines
 from harness.recordings.json_file import t4_texts
-from harness.recordings.replay import open_replay, read_recording
+from harness.recordings.replay import read_recording
 from harness.space_file import Parameter
 from tests.helpers.commands import export
 from tests.helpers.results_examples import (
@@ -140,13 +140,6 @@ def test_t4_has_the_published_shape(tmp_path):
         "timeout", "runtime", "compile", "correct",
     ]  # fmt: skip
     assert data["results"][0]["times"]["compilation_time"] == 0.25
-
-
-def test_csv_replays_with_its_space_as_well(tmp_path):
-    found = [make_ok(1), make_failed(Outcome.TIMEOUT, 2)]
-    write(tmp_path / "r.db", *found)
-    recording = open_replay(exported(tmp_path / "r.db", "csv"), SPEC)
-    assert comparable(recording.measurements.values()) == comparable(found)
 
 
 def test_last_campaign_is_exported_beside_its_database(tmp_path, capsys):

@@ -168,21 +168,6 @@ def test_every_option_that_names_a_file_is_tried(command):
             assert set(action.option_strings or ["new.db"]) & set(tried), action.dest
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        "<!doctype html><!-- Written by harness 0.1 -->",
-        '{"schema_version": "1.1.0", "metadata": {"autotuner": "harness"},',
-        "m,BLOCK,technique,time_s,outcome,message\r",
-    ],
-)
-def test_an_own_file_is_replaced(head, tmp_path):
-    path = tmp_path / "a"
-    path.write_text(f"{head}\nmore", newline="")
-    write_output(path, "new")
-    assert path.read_text() == "new"
-
-
 def test_an_empty_file_and_a_device_are_written(tmp_path):
     path = tmp_path / "a.html"
     path.touch()

@@ -122,16 +122,6 @@ def test_progress_is_shown_where_data_take_long(tuned, monkeypatch):
     assert "data compared with the measured ones: 2 of 2, n=5" in tuned()
 
 
-def test_data_of_one_input_change_alone(folder, tuned):
-    reading(folder, 1, 2, 3, 4, 5)
-    tuned()
-    reading(folder, 1, 2, 3, 4, -1)
-    printed = tuned()
-    assert "data of 1 input changed since" in printed
-    assert "set aside, of (n=5)." in printed
-    assert "2 tests were answered from the database" in printed
-
-
 def test_data_that_cannot_be_made_any_more_are_said(folder, tuned):
     reading(folder, 1, 2, 3, 4, 5)
     tuned()

@@ -1,7 +1,5 @@
 """Which results are compared, and the words of a comparison, on rows made by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
@@ -11,7 +9,7 @@ from harness.compare.comparison import ComparedRow, Comparison, Rules
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import KernelResults
 from harness.compare.statistics import Change, Verdict
-from harness.compare.table import comparison_table, sentence, summary, times
+from harness.compare.table import comparison_table, summary, times
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
 from harness.stats import Estimate
@@ -82,24 +80,6 @@ def test_advice_on_a_rerun_is_about_the_rerun():
     again = dataclasses.replace(RULES, is_rerun=True)
     assert "use more --occasions" in summary(comparison(row(high=1.5), rules=again))
     assert "--rerun" in summary(comparison(row(high=1.5)))
-
-
-def test_summary_without_tests_says_so():
-    assert summary(comparison(missing(1))) == "1 not compared; nothing was tested"
-    assert summary(comparison(row(verdict=Verdict.SLOWER))) == "1 slower"
-
-
-def test_a_sentence_has_the_limit_where_nothing_is_clear():
-    within = sentence(row())
-    assert within == (
-        "n=1: best within noise, 1.000x [0.900x, 1.050x], 1.00 ms -> 2.00 ms; "
-        "not slower than 1.050x"
-    )
-    assert "not slower" not in sentence(row(verdict=Verdict.SLOWER))
-    assert sentence(missing(1)) == "n=1: best not compared; measured only in BASE"
-
-
-# ----------------------------------------------------------------------------------- reports
 
 
 # --------------------------------------------------------------------- which results are compared

@@ -1,13 +1,10 @@
 """harness compare --rerun: both sides measured together, on a machine whose noise is scripted."""
 
-from __future__ import annotations
-
 import json
 import math
 import random
 import shutil
 from collections.abc import Callable
-from typing import cast
 
 import pytest
 
@@ -15,23 +12,18 @@ from harness.compare.reading import read_kernel_results
 from harness.compare.rerun import RerunSide, check_rerun_database, plan_rerun
 from harness.core.errors import HostModuleError, UsageError
 from harness.core.records import (
-    Config,
     Environment,
-    Input,
     Measurement,
     Outcome,
     StopReason,
     Timing,
 )
-from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import split_rounds
 from tests.helpers.commands import analyse
 from tests.helpers.commands import compare as main
 from tests.helpers.compared import ENVIRONMENT, SPACE, run, tuned
 from tests.helpers.replays import make_spec
 from tests.helpers.results_examples import query
-
-Capture = pytest.CaptureFixture[str]
 
 SLOWER = dict.fromkeys((8, 16, 32, 64), 1.05)
 TIMES_S = {16: 1e-3, 64: 2e-3}
@@ -66,7 +58,7 @@ class Side:
     notices = ("other processes use this GPU",)
 
     def __init__(self, machine, slower=1.0, fails=""):
-        self.asked: list[tuple[Input, list[Config]]] = []
+        self.asked = []
         self.closed = False
         self._machine, self._slower, self._fails = machine, slower, fails
 
@@ -171,7 +163,7 @@ def test_a_kernel_that_became_slower_is_found_beside_a_burden(folder, tmp_path, 
 def test_a_rerun_has_twice_the_repeats_of_the_space_over_all_occasions(folder):
     spec = make_spec(folder, SPACE)
     (results,) = read_kernel_results(str(folder / "base.db"))
-    side = RerunSide("BASE", "base.db", results, spec, cast(Measurer, None))
+    side = RerunSide("BASE", "base.db", results, spec, None)
     assert spec.measure.repeats == 20
     assert [side.rounds(occasions) for occasions in (4, 10, 19, 20, 40)] == [10, 4, 3, 2, 2]
 

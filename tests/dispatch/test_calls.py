@@ -1,7 +1,5 @@
 """Calls of written code: the first ones with an input may try a shortlist; all may be counted."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math
@@ -12,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -39,6 +36,7 @@ from tests.helpers.dispatch_examples import (
     mvmul_features,
     mvmul_program,
     product,
+    shaped_50_by_300,
     write_all,
     write_for_cuda,
     write_for_opencl,
@@ -67,8 +65,8 @@ class Kernel(TryingKernel):
 
     def __init__(self, try_top, seconds=(), **others):
         super().__init__(dispatcher(**others), lambda m: 2, try_top)
-        self.seconds, self.launched = seconds, list[int]()
-        self.meanwhile: Callable[[], object] = list
+        self.seconds, self.launched = seconds, []
+        self.meanwhile = list
 
     def kernels(self, index):
         return ()
@@ -146,7 +144,7 @@ def unsure_program():
 
 def noted_launches(kernel):
     """Which configurations a kernel launches from now on."""
-    launch, launched = kernel.launch, list[int]()
+    launch, launched = kernel.launch, []
 
     def noted(index, *arguments, **options):
         launched.append(index)
@@ -175,23 +173,21 @@ def test_opencl_kernel_tries_its_shortlist_where_that_is_asked_for(spec, tmp_pat
 @pytest.mark.gpu
 def test_cuda_kernel_tries_its_shortlist(spec, tmp_path, stub):
     write_for_cuda(tmp_path / "out", spec, unsure_program())
-    a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
-    with memories_of(a, x, y) as memories:
+    arrays = shaped_50_by_300()
+    with memories_of(*arrays) as memories:
         kernel = imported(tmp_path / "out").load(try_top=3)
         launched = noted_launches(kernel)
         stub.calls()
         for _ in IN_TURN:
             kernel(None, *memories, np.int32(50), np.int32(300), m=50, n=300)
         timed = [call for call in stub.calls() if call.startswith("cuEventSynchronize")]
-    assert (y == 600).all()
+    assert (arrays[2] == 600).all()
     assert launched == IN_TURN
     assert len(timed) == 9
 
 
 # ---------- code counts its calls by their inputs into a file, where that is asked for
 
-
-Capture = pytest.CaptureFixture[str]
 
 NAMES = ("m", "n", "s", "t")
 FIRST = (20, 7, 0.1, "half")

@@ -1,12 +1,9 @@
 """The candidates of a dispatcher, measured interleaved on every input."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random
 import shutil
-from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -47,8 +44,6 @@ TWO_INPUTS = small_space(BLOCKS, 8, 16)
 WANTED = {8: 16, 16: 16, 32: 32, 64: 128, 128: 128}
 SEARCHED = "Times are the search's, each taken at another moment: "
 
-Times = Callable[[Input, Config], float]
-
 
 def block(value):
     return Config({"BLOCK": value})
@@ -81,7 +76,7 @@ class Drifting(FormulaMeasurer):
     ):
         super().__init__(times)
         self._random = random.Random(0)
-        self.for_dispatch: list[tuple[Input, tuple[Config, ...]]] = []
+        self.for_dispatch = []
         self._fails = fails
         self._outcome = outcome
 
@@ -297,16 +292,6 @@ def uncrossed(tmp_path_factory):
     return tuned(tmp_path_factory.mktemp("uncrossed"), Drifting(), cross=False)
 
 
-def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(
-    uncrossed,
-):
-    matrix = matrix_of(uncrossed)
-    assert uncrossed.candidates == {}
-    assert matrix.note.startswith(SEARCHED)
-    small = matrix.candidates.index(block(16))
-    assert matrix.time_s[1, small] == uncrossed.measured[given(16)][block(16)].time_s
-
-
 def test_what_the_last_command_left_out_measures_what_lacks(uncrossed):
     for ended_at, stages, advice in (
         ("2026-01-03", {}, "--no-cross"),
@@ -482,9 +467,6 @@ def test_a_short_list_has_at_most_eight_members_and_the_three_best_static_ones()
 
 
 # ---------------------------------------------------------------------------- times of the search
-
-Rows = Mapping[int, Mapping[int, float]]
-"""By input, the seconds of each block; infinity for a failure."""
 
 
 def searched(rows, most=9):

@@ -1,7 +1,5 @@
 """The command that writes a dispatcher: of which results, what it refuses, and what it writes."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -14,7 +12,6 @@ import pytest
 import harness
 from harness.api import dispatching
 from harness.constraints.expression import Expression
-from harness.core.errors import UsageError
 from harness.core.records import Config
 from harness.dispatch.study import DISPATCHERS, STATIC, learners
 from harness.report.findings import Findings
@@ -23,8 +20,6 @@ from tests.helpers.commands import dispatch, report
 from tests.helpers.dispatch_examples import imported
 from tests.helpers.dispatch_results import DEVICE, SPACE, always_16, fill
 from tests.helpers.replays import write_space
-
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
@@ -196,21 +191,6 @@ def test_gadapts_model_is_judged_and_written(space, database, capsys):
     assert [module.select(n=n)["BLOCK"] for n in (64, 8192)] == [16, 64]
     assert module.PROVENANCE["choice"].startswith("gadapt, seed 0")
     assert module.DATA["choice"]["worth_a_try"] is None, "its costs are no times to try by"
-
-
-def test_python_is_told_its_own_arguments(space, tmp_path):
-    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
-    (results,) = harness.open_results(database)
-    out = tmp_path / "out"
-    with pytest.raises(UsageError, match="`require_choice`"):
-        results.dispatcher(out, space=space, require_choice=True)
-    assert not out.exists()
-    with pytest.raises(UsageError, match="`gadapt`"):
-        results.dispatcher(out, space=str(space), choice="gadpt")
-    assert results.dispatcher(out, space=str(space))
-    space.unlink()
-    with pytest.raises(UsageError, match="`space=FILE`"):
-        results.dispatcher(out)
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ class FormatContract:
         configs = (Config({"A": 1}), Config({"A": 2}))
         made, cases = {}, []
         for m in (3, 7, 1000, 4321):
-            values: Features = {"m": m, "n": 9, "s": 0.5, "t": "half"}
+            values = {"m": m, "n": 9, "s": 0.5, "t": "half"}
             number = column_number(column, values)
             assert number == pytest.approx(0.3 - 0.1 * m + 0.7 * math.log2(m), rel=1e-7)
             for side, threshold in enumerate((number, math.nextafter(number, -math.inf))):

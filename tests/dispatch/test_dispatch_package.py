@@ -1,13 +1,10 @@
 """What a dispatcher's folder holds, that it replaces nothing else, and that its kernels run."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess
 import sys
 import warnings
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,6 +34,7 @@ from tests.helpers.dispatch_examples import (
     memories_of,
     mvmul_program,
     product,
+    shaped_50_by_300,
     write_for_cuda,
     write_for_opencl,
 )
@@ -70,18 +68,6 @@ HAS_OPENCL_HEADERS = (
 @pytest.fixture(scope="module")
 def spec():
     return load_spec(ROOT / "spaces" / "mvmul.yaml")
-
-
-@contextmanager
-def pycuda_context():
-    """PyCUDA's driver, and a context of its own that is current."""
-    driver = importlib.import_module("pycuda.driver")
-    driver.init()
-    context = driver.Device(0).retain_primary_context()
-    context.push()
-    yield driver, context
-    context.pop()
-    context.detach()
 
 
 @pytest.fixture(scope="module")
@@ -185,8 +171,8 @@ def launches(stub):
 @pytest.mark.gpu
 def test_cuda_loader_launches_the_chosen_cubin(spec, tmp_path, stub):
     kernels = write_for_cuda(tmp_path / "out", spec, mvmul_program())
-    a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
-    with memories_of(a, x, y) as memories, warnings.catch_warnings():
+    arrays = shaped_50_by_300()
+    with memories_of(*arrays) as memories, warnings.catch_warnings():
         warnings.simplefilter("error")
         kernel = imported(tmp_path / "out").load()
         stub.calls()
@@ -196,8 +182,7 @@ def test_cuda_loader_launches_the_chosen_cubin(spec, tmp_path, stub):
         write_dispatcher(tmp_path / "h200", dispatcher_of(mvmul_program(), spec, other, kernels))
         with pytest.warns(UserWarning, match="H200.* choice by input is used"):
             assert imported(tmp_path / "h200").load().index(m=50, n=300) == 1
-    assert (y == 600).all()
-    assert (y == 600).all()
+    assert (arrays[2] == 600).all()
 
 
 @pytest.mark.gpu
@@ -205,16 +190,22 @@ def test_cuda_loader_launches_the_chosen_cubin(spec, tmp_path, stub):
 @needs_pycuda
 def test_cuda_loader_takes_what_pycuda_has(spec, tmp_path, stub):
     write_for_cuda(tmp_path / "out", spec, mvmul_program())
-    y = np.zeros(50, "f4")
-    with pycuda_context() as (driver, context):
+    driver = importlib.import_module("pycuda.driver")
+    driver.init()
+    context = driver.Device(0).retain_primary_context()
+    context.push()
+    try:
         kernel = imported(tmp_path / "out").load(context)
         stream = SimpleNamespace(handle=0)  # as PyCUDA's have it; the stand-in makes none
-        arrays = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), y
-        a, x, found = map(driver.to_device, arrays)
+        arrays = shaped_50_by_300()
+        a, x, y = map(driver.to_device, arrays)
         wrapped = SimpleNamespace(gpudata=x)  # as PyCUDA's arrays have it
-        kernel(stream, a, wrapped, found, np.int32(50), np.int32(300), m=50, n=300)
-        driver.memcpy_dtoh(y, found)
-    assert (y == 600).all()
+        kernel(stream, a, wrapped, y, np.int32(50), np.int32(300), m=50, n=300)
+        driver.memcpy_dtoh(arrays[2], y)
+    finally:
+        context.pop()
+        context.detach()
+    assert (arrays[2] == 600).all()
 
 
 def gemm_program():

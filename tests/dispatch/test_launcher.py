@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,8 +30,6 @@ from tests.helpers.commands import dispatch
 from tests.helpers.dispatch_examples import PROVENANCE, imported
 from tests.helpers.dispatch_results import fill
 from tests.helpers.fakes import HereChild
-
-Capture = pytest.CaptureFixture[str]
 
 # ------------------------------------------------------------- every source of a feature
 
@@ -58,9 +55,6 @@ class Ran:
     status: int
     stdout: str
     stderr: str
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")

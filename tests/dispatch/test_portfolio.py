@@ -1,7 +1,5 @@
 """Portfolios, static orders and the orders of a tree's nodes, beside slow loops of these rules."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

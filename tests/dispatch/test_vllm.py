@@ -1,7 +1,5 @@
 """The choice as tables by M: a reader that takes the nearest M chooses as the dispatcher does."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -37,8 +35,7 @@ def dispatcher_of(batch="M", guards=()):
 def read(content, m):
     """What vLLM takes for a batch of m, by its BLOCK_SIZE_M."""
     table = {int(key): row for key, row in json.loads(content).items()}
-    block: int = table[min(table, key=lambda key: abs(key - m))]["BLOCK_SIZE_M"]
-    return block
+    return table[min(table, key=lambda key: abs(key - m))]["BLOCK_SIZE_M"]
 
 
 def test_the_nearest_row_is_what_the_dispatcher_chooses():

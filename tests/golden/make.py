@@ -51,7 +51,7 @@ CASES: dict[str, Sequence[str]] = {
     "tune_json": ["tune rows.yaml --database rows.db --json --quiet"],
     "tune_changed": ["tune changed/rows.yaml --database changed.db --quiet --inputs m==1024"],
     "tune_elsewhere": [
-        "tune rows.yaml --database elsewhere.db --test-limit 8 --quiet --inputs m<=256"
+        "tune rows.yaml --database elsewhere.db --test-limit 8 --quiet --inputs m==64"
     ],
     "replay": [
         "replay convolution.json --quiet --test-limit 30 -t UniformRandom",

@@ -1,7 +1,5 @@
 """What users see is what `outputs/` has (see `make.py`)."""
 
-from __future__ import annotations
-
 import difflib
 
 from tests.golden.make import AGAIN, OUTPUTS, make

@@ -326,6 +326,11 @@ def write_for_opencl(folder: Path, spec: Spec, program: DispatchProgram) -> None
 _CUBINS: dict[tuple[Path, tuple[Config, ...]], tuple[KernelFile, ...]] = {}
 
 
+def shaped_50_by_300() -> list[Any]:
+    """Return a matrix, a vector, and one for their product, which is 600 everywhere."""
+    return [np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")]
+
+
 def write_for_cuda(folder: Path, spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...]:
     """Write a dispatcher for the stand-in GPU; return its kernels."""
     key = spec.path, program.portfolio

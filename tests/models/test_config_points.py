@@ -1,7 +1,5 @@
 """Configurations and inputs as points: what is near, what is far, and which axes tell of what."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,17 +1,12 @@
 """The Gaussian process: its gradient, what it predicts and how well it explains, and the gain
 that it makes one expect."""
 
-from __future__ import annotations
-
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal, norm
 
 from harness.models.gaussian_process import Surrogate, logs_of, standardised
-
-Array = npt.NDArray[np.float64]
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.integers(0, 5, (60, 4)) / 4

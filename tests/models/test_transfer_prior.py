@@ -1,11 +1,8 @@
 """The prior of transfer learning: what it reproduces, interpolates and ranks first."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from harness.constraints.expression import Expression
@@ -13,10 +10,8 @@ from harness.core.records import Input
 from harness.models import transfer_prior
 from harness.models.config_points import ConfigEncoder
 from harness.models.transfer_prior import Prior, SourceTask, TransferData
-from harness.space import ConstrainedSpace, PointArray
+from harness.space import ConstrainedSpace
 from harness.space_file import Parameter
-
-Array = npt.NDArray[np.float64]
 
 PARAMETERS = (
     Parameter("A", "power_of_two", (1, 2, 4, 8), "source", 1),
@@ -24,9 +19,7 @@ PARAMETERS = (
     Parameter("C", "enum", ("x", "y", "z"), "choice", "x"),
 )
 SPACE = ConstrainedSpace(PARAMETERS)
-ALL: PointArray = np.array(
-    list(itertools.product(*(range(len(p.values)) for p in PARAMETERS))), dtype=np.int32
-)
+ALL = np.array(list(itertools.product(*(range(len(p.values)) for p in PARAMETERS))), dtype=np.int32)
 HERE = Input({"m": 64, "n": 1024})
 
 

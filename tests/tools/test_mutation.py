@@ -1,7 +1,5 @@
 """Which small faults tests notice: on a small project, and on tests that a busy machine fails."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
