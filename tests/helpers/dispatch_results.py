@@ -2,14 +2,7 @@
 
 import math
 
-from harness.core.records import (
-    DeviceLimits,
-    Environment,
-    Measurement,
-    Outcome,
-    StopReason,
-    Timing,
-)
+from harness.core.records import DeviceLimits, Environment, Measurement, Outcome, StopReason, Timing
 from harness.results import COMPLETE
 from harness.results.notes import limit_notes
 from harness.space import ConstrainedSpace

@@ -1,7 +1,5 @@
 """Spaces, jobs and workers of the fake device, and programs that this process measures."""
 
-from __future__ import annotations
-
 import dataclasses
 from contextlib import ExitStack, contextmanager
 
@@ -82,12 +80,7 @@ class DeviceBackend(FakeBackend):
         return self.opened
 
 
-def bound_device(
-    kernel=None,
-    times_s=(),
-    clocks_mhz=(),
-    kind=FakeDevice,
-):
+def bound_device(kernel=None, times_s=(), clocks_mhz=(), kind=FakeDevice):
     """Make a device whose kernel `twice` is this one, with DATA bound."""
     device = kind(times_s, KERNELS | ({"twice": kernel} if kernel else {}), clocks_mhz)
     device.bind(DATA.arguments)

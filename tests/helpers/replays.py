@@ -1,7 +1,5 @@
 """Spaces and recordings by formula: a real search in milliseconds, with nothing launched."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable
@@ -158,11 +156,7 @@ class FormulaMeasurer(ReplayMeasurer):
     is_replay = False
 
     def __init__(
-        self,
-        times=formula_s,
-        stop_after=None,
-        interleaves=False,
-        broken=MappingProxyType({}),
+        self, times=formula_s, stop_after=None, interleaves=False, broken=MappingProxyType({})
     ):
         """The host module raises on `broken` inputs, after so many measurements of each."""
         environment = Environment("replay", "formula", "none", "recorded", "recorded")

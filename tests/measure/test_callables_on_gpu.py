@@ -102,9 +102,7 @@ def measure(stub, spec, kernels_here):
 
 
 @pytest.mark.gpu
-def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(
-    measure,
-):
+def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(measure):
     found = {how: measure(how) for how in ("copy", "slow", "waits", "returns")}
     for measured in found.values():
         assert measured.outcome is Outcome.OK, measured.message

@@ -1,7 +1,5 @@
 """What one configuration leaves in memory, and that the next one is not blamed for it."""
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 
@@ -142,12 +140,7 @@ def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker):
 
 @pytest.mark.parametrize(("overran", "healthy"), [(True, True), (False, False), (False, True)])
 def test_callable_that_may_have_spoilt_the_process_as_it_compiled_does(
-    device,
-    worker,
-    tmp_path,
-    monkeypatch,
-    overran,
-    healthy,
+    device, worker, tmp_path, monkeypatch, overran, healthy
 ):
     monkeypatch.setattr(DeviceBackend, "open_compiler", lambda _: FakeCompiler())
     monkeypatch.setattr(device, "load", lambda _: SimpleNamespace(build_s=0.5))

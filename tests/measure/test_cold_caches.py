@@ -1,7 +1,5 @@
 """Cold and warm caches: what empties them, and that their times are kept apart."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import numpy as np

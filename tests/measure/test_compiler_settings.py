@@ -1,7 +1,5 @@
 """Fixed options, include folders, the standard, the deadline and the architecture of a space."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shutil

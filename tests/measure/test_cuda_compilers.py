@@ -1,7 +1,5 @@
 """nvcc, and what NVRTC does alike: real compilations, and recorded reports everywhere."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

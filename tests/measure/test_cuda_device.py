@@ -1,7 +1,5 @@
 """The CUDA device: on a GPU where there is one, else over a stand-in for its driver."""
 
-from __future__ import annotations
-
 import re
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The digest of an input's data, by which a stored measurement is known to be of other data."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

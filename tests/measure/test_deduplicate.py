@@ -1,7 +1,5 @@
 """Configurations of equal machine code: measured once, shared and marked, and else measured."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Host modules: their data, their reference, and whatever can be wrong with them."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

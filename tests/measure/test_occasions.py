@@ -1,7 +1,5 @@
 """Rounds that are split into occasions: new loads, new allocations, other data."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

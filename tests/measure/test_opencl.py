@@ -1,7 +1,5 @@
 """OpenCL beyond the contract: includes, arguments that do not fit, logs, caches."""
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import os

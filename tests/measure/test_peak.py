@@ -1,7 +1,5 @@
 """The work of a space, the peak of a device, and times that are below what the peak allows."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from pathlib import Path

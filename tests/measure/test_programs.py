@@ -141,8 +141,7 @@ HOST_CHECK, NOTHING = verifying("against: {host: check.py}"), verifying("against
 
 
 @pytest.mark.parametrize(
-    ("text", "filled"),
-    [("-D{A}={B}", "-Da b=$(touch x)"), ("{{x}}", "{x}"), ("{A}", "a b")],
+    ("text", "filled"), [("-D{A}={B}", "-Da b=$(touch x)"), ("{{x}}", "{x}"), ("{A}", "a b")]
 )
 def test_placeholders_are_filled_with_any_text(text, filled):
     assert Template(text).filled({"A": "a b", "B": "$(touch x)"}) == filled

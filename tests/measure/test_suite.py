@@ -4,8 +4,6 @@
 one wrong operator or bound that the reference must catch.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

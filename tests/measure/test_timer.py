@@ -1,7 +1,5 @@
 """A device's clock is compared with the host's before its times are believed."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np
@@ -80,9 +78,7 @@ def test_the_hosts_clock_takes_the_place_of_a_wrong_one():
     assert spun_s(device, launches=COMPARED) > 1e-4
 
 
-def test_a_device_is_refused_where_the_hosts_clock_is_too_coarse(
-    monkeypatch,
-):
+def test_a_device_is_refused_where_the_hosts_clock_is_too_coarse(monkeypatch):
     monkeypatch.setattr(opencl_device, "_LONGEST_LAUNCHING_S", 0.0)
     with pytest.raises(BackendUnavailable, match="too coarse"):
         LyingDevice(usable_devices()[0]).check_clock()

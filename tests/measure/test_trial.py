@@ -1,7 +1,5 @@
 """One configuration on one input, on a device in memory with a clock of its own."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Measurements as columns say what their records say."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import random

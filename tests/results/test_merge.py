@@ -1,7 +1,5 @@
 """Merging databases: the same twice, all or nothing a file, and no trust in what comes in."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import sqlite3
@@ -12,12 +10,7 @@ import pytest
 from harness.core.errors import ResultsError
 from harness.core.observations import WorstElement
 from harness.core.records import Outcome
-from harness.results import (
-    COMPLETE,
-    Added,
-    stock,
-    writing,
-)
+from harness.results import COMPLETE, Added, stock, writing
 from harness.results.view import read_results
 from tests.helpers.commands import merge as main
 from tests.helpers.results_examples import (

@@ -1,7 +1,5 @@
 """Measurements on data that their input no longer has."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.core.records import Config, Input, Measurement, Outcome

@@ -1,7 +1,5 @@
 """Rows that no harness writes are refused, each for what is wrong with it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is noted of runs and commands comes back as it was, and is refused where it is foreign."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shlex
@@ -185,9 +183,7 @@ def test_the_file_lies_beside_the_database_or_above(folder):
         assert space.place == ""
 
 
-def test_a_file_that_is_gone_is_tuned_where_it_was_and_a_space_of_python_in_python(
-    folder,
-):
+def test_a_file_that_is_gone_is_tuned_where_it_was_and_a_space_of_python_in_python(folder):
     gone, python = tuned("far/x.db"), tuned("x.db", ("<space x>",))
     assert (gone.path, gone.file, python.path) == (None, "x.yaml", None)
     assert "folder where you tuned" in gone.place

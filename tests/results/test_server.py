@@ -1,7 +1,5 @@
 """A PostgreSQL server is written by many at once, and may go away for a while."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os
@@ -17,14 +15,7 @@ from sqlalchemy.exc import OperationalError
 from harness.api.running import patiently
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.display.progress import Display
-from harness.results import (
-    CampaignKey,
-    Store,
-    campaigns,
-    read_campaign,
-    server,
-    writing,
-)
+from harness.results import CampaignKey, Store, campaigns, read_campaign, server, writing
 from harness.results.server import lock_shared_rows
 from harness.search import SearchOptions, resolve_techniques
 from harness.tuning import Campaign, CampaignPlan

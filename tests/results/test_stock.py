@@ -5,8 +5,6 @@ flags of g++, with 16 tests a size. It is without the name of the machine, the p
 and the configurations that no test refers to.
 """
 
-from __future__ import annotations
-
 import pickle
 import shutil
 import sys
@@ -212,12 +210,7 @@ def test_a_dispatcher_is_written_that_only_chooses(imported, tmp_path, capsys):
 Rows = dict[str, list[dict[str, Any]]]
 
 
-def rows_of(
-    *data,
-    result=MappingProxyType({}),
-    problem=MappingProxyType({}),
-    size=64,
-):
+def rows_of(*data, result=MappingProxyType({}), problem=MappingProxyType({}), size=64):
     """The rows of a record with a result for each configuration's data."""
     ids = range(1, len(data) + 1)
     cells = ("accuracy", "energy", "size", "confidence", "collection_cost", "time")

@@ -1,7 +1,5 @@
 """OpenTuner's measurement interface: with stock OpenTuner, and as the seam of harness's driver."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import runpy
@@ -16,20 +14,10 @@ import pytest
 
 import harness
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.search import (
-    InputInterface,
-    MeasurementInterface,
-)
+from harness.search import InputInterface, MeasurementInterface
 from harness.space import ConstrainedSpace
 from tests.helpers.commands import analyse, merge
-from tests.helpers.replays import (
-    SPACE,
-    FormulaMeasurer,
-    formula_s,
-    make_spec,
-    ran,
-    small_space,
-)
+from tests.helpers.replays import SPACE, FormulaMeasurer, formula_s, make_spec, ran, small_space
 
 opentuner: Any = importlib.import_module("opentuner")
 tuningrunmain: Any = importlib.import_module("opentuner.tuningrunmain")
@@ -92,12 +80,7 @@ def stock(tmp_path, monkeypatch):
 
 
 def test_a_program_in_opentuners_usual_form_tunes_and_is_analysed(
-    spec,
-    on_formula,
-    stock,
-    tmp_path,
-    capsys,
-    monkeypatch,
+    spec, on_formula, stock, tmp_path, capsys, monkeypatch
 ):
     problem = dict(spec.inputs[0])
     words = [str(spec.path), json.dumps(problem), "--test-limit=3", "--no-dups"]

@@ -1,7 +1,5 @@
 """The search by a model: what it learns from, what it asks for, and when it trusts a prior."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Each patch of OpenTuner 0.8.8, by a test that fails without it."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import logging

@@ -1,7 +1,5 @@
 """The search over a formula: what is proposed, counted, kept and continued."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """What every technique that is offered promises, whoever wrote it: OpenTuner's and our own."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from dataclasses import dataclass

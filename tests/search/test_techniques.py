@@ -1,7 +1,5 @@
 """The project's own techniques: what they test, in which order, how many, and how they end."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Transfer learning: which rows of recordings and of other inputs become source tasks."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from operator import itemgetter
@@ -49,12 +47,7 @@ def recorded(names, rows, features="n"):
     return builder.finish(title="k", kind="test", device="d", sha256="ab" * 32)
 
 
-def data_for(
-    target,
-    problem,
-    recordings=(),
-    measured=MappingProxyType({}),
-):
+def data_for(target, problem, recordings=(), measured=MappingProxyType({})):
     data = TransferSources(recordings).data_for(target, problem, measured)
     assert data is not None
     return data

@@ -1,8 +1,6 @@
 """The language of stencils: types with lengths, errors that name the expression, indices. The code
 that is made of it: style, barriers, guards and padding; PoCL runs it, nvcc compiles it."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -46,14 +44,7 @@ from harness.stencil.explore import explore
 from harness.stencil.lower import lower
 from harness.stencil.nest import NdRange
 from harness.stencil.types import StencilError
-from tests.helpers.stencil_kernels import (
-    DEPTH,
-    PROGRAMS,
-    definition_of,
-    inputs_of,
-    together,
-    wrong,
-)
+from tests.helpers.stencil_kernels import DEPTH, PROGRAMS, definition_of, inputs_of, together, wrong
 
 add = user_fun("add", "x y", "x + y")
 LINE = grid("x", 64)

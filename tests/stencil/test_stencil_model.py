@@ -1,7 +1,5 @@
 """What a predictor of throughput is trained on, and the order that it gives."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

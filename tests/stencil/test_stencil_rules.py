@@ -1,8 +1,6 @@
 """Rewrite rules keep the meaning, each by itself and many composed at random, against numpy. The
 features of what they make: counts are those of threads run one by one, cache lines the paper's."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

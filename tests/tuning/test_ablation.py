@@ -1,8 +1,6 @@
 """After the search: winners on the other inputs, finals, the flags that a winner needs, and what is
 skipped without time."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A parameter that has the same value on every input: the search chooses it, dispatch obeys."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -10,13 +8,7 @@ from harness.analysis.coverage import input_reports
 from harness.core.errors import SpecError
 from harness.results.view import read_results, the_one
 from tests.helpers.commands import dispatch
-from tests.helpers.replays import (
-    BLOCKS_AND_TILES,
-    FormulaMeasurer,
-    make_spec,
-    ran,
-    small_space,
-)
+from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
 
 INPUTS = [4**power for power in range(1, 9)]
 SAME = "search: {same_on_all_inputs: [BLOCK]}\n"

@@ -1,7 +1,5 @@
 """Several equal devices share the inputs of a campaign, and find what one device finds."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import random
@@ -48,13 +46,7 @@ class Scripted(FormulaMeasurer):
     `before` is called before each measurement, with its number.
     """
 
-    def __init__(
-        self,
-        uuid="",
-        before=lambda _: None,
-        name="formula",
-        broken=MappingProxyType({}),
-    ):
+    def __init__(self, uuid="", before=lambda _: None, name="formula", broken=MappingProxyType({})):
         super().__init__(interleaves=True, broken=broken)
         notes = {DEVICE_UUID: uuid} if uuid else {}
         self.environment = Environment("replay", name, "none", "recorded", "recorded", notes=notes)

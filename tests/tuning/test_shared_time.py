@@ -1,8 +1,6 @@
 """Under a time limit each input has an equal share of the time; what is told of the time and of
 stages. A clock is simulated."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Validation by uniform samples: what it draws, what its tree predicts, and when it stops."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random
