@@ -32,7 +32,7 @@ class Device:
 
     def measure(self, given, block):
         """One occasion of ten samples; 16 is the best block, and 64 the default."""
-        config, ratio = Config({"BLOCK": block}), self._slower.get(int(str(given["n"])), 1.0)
+        config, ratio = Config({"BLOCK": block}), self._slower.get(given["n"], 1.0)
         if ratio == float("inf"):
             return Measurement(config, given, Outcome.BUILD_FAILED, message="\x1b[31mno: 100%")
         time_s = ratio * {16: 1e-3, 32: 4e-3, 64: 2e-3, 128: 3e-3}[block] * self._noise()
@@ -65,7 +65,7 @@ def tuned(
     if spec.program is None:
         spec = dataclasses.replace(spec, functions=(function,))
     device, left = Device(seed, slower or {}), left_out or {}
-    reasons = {g: left[int(str(g["n"]))] for g in spec.inputs if int(str(g["n"])) in left}
+    reasons = {g: left[g["n"]] for g in spec.inputs if g["n"] in left}
     with opened(folder / name) as store:
         command = store.begin_command(spec, environment, 1)
         for given in spec.inputs:

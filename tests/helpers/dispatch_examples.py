@@ -178,11 +178,11 @@ def column_number(column, features):
     numbers = [features[name] for name in column.features]
     assert all(isinstance(number, (int, float)) for number in numbers)
     if column.kind is ColumnKind.TWOS:
-        whole = int(first)  # type: ignore[arg-type]
+        whole = int(first)
         return float(whole & -whole)
     if column.kind is ColumnKind.RATIO:
-        return _ratio(*map(float, numbers))  # type: ignore[arg-type]
-    return math.prod(map(float, numbers))  # type: ignore[arg-type]
+        return _ratio(*map(float, numbers))
+    return math.prod(map(float, numbers))
 
 
 def _ratio(dividend, divisor):
@@ -290,8 +290,6 @@ def imported(folder, name="mvmul"):
     spec = importlib.util.spec_from_file_location(
         alias, place, submodule_search_locations=[str(place.parent)]
     )
-    assert spec is not None
-    assert spec.loader is not None
     module = sys.modules[alias] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -148,7 +148,6 @@ def execute(url, sql):
 def running_server(limit_bytes=None):
     """A new server."""
     bin_ = programs()
-    assert bin_ is not None
     folder = Path(tempfile.mkdtemp(prefix="harness-pg-", dir="/tmp"))  # a socket's path is short
     try:
         server = Server(folder, bin_)

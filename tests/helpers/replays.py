@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,9 +9,7 @@ from types import MappingProxyType
 from harness.analysis.coverage import input_reports
 from harness.core.errors import HostModuleError
 from harness.core.records import (
-    Config,
     Environment,
-    Input,
     Measurement,
     Outcome,
     StopReason,
@@ -92,8 +89,6 @@ HOST = "def arguments(features, rng): ...\n\n\ndef reference(arguments): ...\n"
 
 BROKEN = "kernel.py: arguments() raised"
 
-Times = Callable[[Input, Config], float]
-
 
 def write_space(folder, text=SPACE):
     """A space whose kernel is never compiled; returns the YAML file."""
@@ -133,7 +128,6 @@ def formula_s(problem, config):
         return float("inf")
     best_block = 64 if problem["n"] < problem["m"] else 512
     block = config["BLOCK"]
-    assert isinstance(block, int)
     cost = abs(block.bit_length() - best_block.bit_length()) + 1
     return 1e-3 * cost * (1 + int(config.digest[6:10], 16) / 0x20000)
 
@@ -141,7 +135,7 @@ def formula_s(problem, config):
 def sized_s(problem, config):
     """Time grows with n; small inputs want BLOCK=16, large ones 64; TILE does not matter, but 256
     with TILE=2 does not work."""
-    n, block = int(str(problem["n"])), config["BLOCK"]
+    n, block = problem["n"], config["BLOCK"]
     if block == 256 and config["TILE"] == 2:
         return float("inf")
     return 1e-5 * n * (1 if block == (16 if n < 50 else 64) else 3)
@@ -183,7 +177,6 @@ class FormulaMeasurer(ReplayMeasurer):
 
 
 def _interleaved(measurement, rounds, seeds):
-    assert measurement.timing is not None
     return dataclasses.replace(
         measurement, timing=in_occasions((measurement.time_s,) * rounds, seeds)
     )

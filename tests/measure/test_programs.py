@@ -13,14 +13,13 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
-from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.core.records import Config, Input, Outcome, StopReason, Timing
 from harness.measure.choose import open_measurer
 from harness.measure.programs.building import backend_of, command_build
 from harness.measure.programs.measurer import ProgramMeasurer
@@ -82,9 +81,6 @@ measure: {repeats: 3, min_repeats: 2, warmup: 1, precision: 0}
 def here(monkeypatch):
     """Measurers run in this process."""
     measure_programs_here(monkeypatch)
-
-
-Measure = Callable[..., Measurement]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import random
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -105,7 +104,7 @@ def test_counts_over_columns_are_those_over_records():
 
 
 def test_the_last_measurement_of_a_configuration_counts():
-    expected: dict[Input, dict[Config, Measurement]] = {}
+    expected = {}
     for row in assorted():
         expected.setdefault(row.measurement.input, {})[row.measurement.config] = row.measurement
     found = measured_by_input(as_rows(assorted()))
@@ -118,7 +117,7 @@ def test_the_last_measurement_of_a_configuration_counts():
 
 
 def test_values_that_python_calls_equal_are_different_in_a_table():
-    configs: list[Config] = [Config({"A": value}) for value in (1, 1.0, True, None, "1", 0.0, -0.0)]
+    configs = [Config({"A": value}) for value in (1, 1.0, True, None, "1", 0.0, -0.0)]
     table = ConfigTable.of([*configs, Config({"B": 1})])
     assert list(table) == [*configs, Config({"B": 1})]
     assert [table.find(config) for config in configs] == list(range(7))
@@ -151,7 +150,7 @@ def test_a_sample_of_many_is_announced(sized, monkeypatch):
 
 def test_a_sample_keeps_the_slowdowns(sized, monkeypatch):
     def times(results):
-        table: Any = samples(results).table
+        table = samples(results).table
         return set(zip(table["time_s"], table["slowdown"], strict=True))
 
     whole = times(dataclasses.replace(sized))

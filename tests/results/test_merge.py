@@ -32,8 +32,6 @@ from tests.helpers.results_examples import (
     write_many,
 )
 
-Capture = pytest.CaptureFixture[str]
-
 
 @pytest.fixture
 def out(tmp_path):

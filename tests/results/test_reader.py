@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
@@ -13,7 +12,7 @@ from harness.results.reader import read_cells
 
 DATA = Path(__file__).parents[1] / "data"
 DIGEST = "ab" * 32
-GOOD: dict[str, dict[str, Any]] = json.loads((DATA / "good_rows.json").read_text())
+GOOD = json.loads((DATA / "good_rows.json").read_text())
 """A row that harness may have written, by the name of its table."""
 FAILED = {"outcome": "timeout", "message": "late", "samples_s": [], "stopped": None}
 WORST = {

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import Enum, event, select
@@ -67,9 +66,7 @@ def place(tmp_path):
 # ------------------------------------------------------------------ round trips
 
 
-WITHOUT: dict[str, Any] = dict.fromkeys(
-    ("registers", "shared_bytes", "spill_bytes", "binary_sha256"), None
-)
+WITHOUT = dict.fromkeys(("registers", "shared_bytes", "spill_bytes", "binary_sha256"), None)
 
 
 def test_measurements_are_read_back_equal(database):
@@ -181,7 +178,6 @@ def test_run_with_an_equal_plan_is_continued(database):
     with opened(database) as store:
         plan = dataclasses.replace(make_plan(), test_limit=9)
         begun = store.begun(plan)
-        assert begun is not None
         assert begun.id == search.run_id
         store.continue_run(begun, plan)
         (answer,) = store.answers(begun.id)
@@ -397,7 +393,7 @@ def test_fault_of_the_harness_keeps_its_traceback(place):
 def test_url_that_does_not_work_is_told_without_its_password(url, door, tmp_path, monkeypatch):
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ResultsError) as error, door(url):  # type: ignore[attr-defined]
+    with pytest.raises(ResultsError) as error, door(url):
         pass
     assert "sesame" not in str(error.value)
     assert "sesame" not in without_password(url)
@@ -433,7 +429,7 @@ def test_json_is_text_that_sqlite_understands(place):
 
 def test_no_query_of_the_store_scans_a_table(place):
     write_many(place, 100)
-    seen: list[tuple[str, tuple[object, ...]]] = []
+    seen = []
     with opened(place) as store:
         event.listen(
             store.engine,

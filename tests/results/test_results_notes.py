@@ -76,7 +76,6 @@ def test_what_a_host_module_raised_is_kept_as_a_printable_line(place):
         assert (going_on.ended_at, going_on.inputs) == (None, SPEC.inputs)
         store.end_command(command, {FIRST: "it said\n  \x1b[2J\udc80"}, {"cross": "cut"})
     _, (ended,), _ = read(place)
-    assert ended.ended_at is not None
     assert ended.left_out == {FIRST: "it said \\x1b[2J\\udc80"}
     assert ended.stages == {"cross": "cut"}
 
@@ -178,7 +177,6 @@ def tuned(database, noted=("x.yaml",)):
 def test_the_file_lies_beside_the_database_or_above(folder):
     for database in ("mine/results/x.db", "mine/x.db", str(folder / "mine" / "x.db")):
         space = tuned(database)
-        assert space.path is not None
         assert space.path.samefile(folder / "mine" / "x.yaml")
         assert space.place == ""
 

@@ -35,8 +35,6 @@ from tests.helpers.results_examples import (
     writer,
 )
 
-Capture = pytest.CaptureFixture[str]
-
 pytestmark = pytest.mark.postgres
 
 
@@ -66,7 +64,7 @@ def add(store, search, *numbers):
 def stored(url, number=0):
     """The LU of each stored measurement of a device, in the order of their ids."""
     key = CampaignKey(SPEC.program_sha256, device(number).fingerprint, campaign=1)
-    return [int(str(m.config["LU"])) for m in read_back(url, key).measurements()]
+    return [m.config["LU"] for m in read_back(url, key).measurements()]
 
 
 # ------------------------------------------------------------------ many writers
@@ -74,7 +72,7 @@ def stored(url, number=0):
 
 def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(postgres, monkeypatch):
     monkeypatch.setattr("harness.core.locks._AGAIN_S", 0.01)
-    said: list[str] = []
+    said = []
     with contextlib.ExitStack() as first, opened(postgres) as second:
         one = first.enter_context(opened(postgres))
         choose = partial(second.choose_campaign, SPEC, device(0), fresh=False)
@@ -375,7 +373,7 @@ class Asking(FormulaMeasurer):
     def __init__(self, url):
         super().__init__(interleaves=True)
         self._url = url
-        self.states: set[tuple[str, ...]] = set()
+        self.states = set()
 
     def measure(self, space, problem, config, best_s):
         self._ask()

@@ -11,7 +11,6 @@ import sys
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,9 +37,6 @@ from tests.helpers.results_examples import (
 )
 from tests.helpers.results_examples import merge as merge_databases
 
-Capture = pytest.CaptureFixture[str]
-
-ROOT = Path(__file__).parents[2]
 STOCK = Path(__file__).parents[1] / "data" / "stock_opentuner.db"
 SIZES = (32, 64, 96, 128, 192, 256, 384)
 
@@ -207,9 +203,6 @@ def test_a_dispatcher_is_written_that_only_chooses(imported, tmp_path, capsys):
     assert not (out / "mmm_block" / "kernels").exists()
 
 
-Rows = dict[str, list[dict[str, Any]]]
-
-
 def rows_of(*data, result=MappingProxyType({}), problem=MappingProxyType({}), size=64):
     """The rows of a record with a result for each configuration's data."""
     ids = range(1, len(data) + 1)
@@ -219,7 +212,7 @@ def rows_of(*data, result=MappingProxyType({}), problem=MappingProxyType({}), si
     own = {"tuning_run_id": 1, "input_id": 1, "machine_id": 1}
     results = [{**nothing, **own, "id": n, "configuration_id": n, **result} for n in ids]
     run = dict.fromkeys(("args", "objective", "name", "end_date", "state"))
-    tables: dict[str, list[dict[str, Any]]] = {
+    tables = {
         "program": [{"id": 1, "project": "p", "name": "p"}],
         "program_version": [{"id": 1, "program_id": 1, "version": "1"}],
         "configuration": [

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -19,11 +18,10 @@ from harness.space import ConstrainedSpace
 from tests.helpers.commands import analyse, merge
 from tests.helpers.replays import SPACE, FormulaMeasurer, formula_s, make_spec, ran, small_space
 
-opentuner: Any = importlib.import_module("opentuner")
-tuningrunmain: Any = importlib.import_module("opentuner.tuningrunmain")
-models: Any = importlib.import_module("opentuner.resultsdb.models")
+opentuner = importlib.import_module("opentuner")
+tuningrunmain = importlib.import_module("opentuner.tuningrunmain")
+models = importlib.import_module("opentuner.resultsdb.models")
 
-Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[2]
 
 
@@ -45,8 +43,8 @@ class Stock:
 
     def __init__(self, interface):
         self.main = tuningrunmain.TuningRunMain(interface, interface.args)
-        self.final: Any = None
-        interface.save_final_config = self.save  # type: ignore[method-assign]
+        self.final = None
+        interface.save_final_config = self.save
         self.main.main()
 
     def save(self, configuration):
@@ -55,8 +53,7 @@ class Stock:
 
     def rows(self, model):
         """The rows of a table."""
-        rows: list[Any] = self.main.Session().query(model).all()
-        return rows
+        return self.main.Session().query(model).all()
 
 
 @pytest.fixture
@@ -140,7 +137,7 @@ def test_a_technique_may_change_the_configuration_that_it_asked_for(spec, stock)
 
 def test_requests_for_one_configuration_have_one_result(tmp_path, stock):
     small = small_space("BLOCK: {values: [16, 64, 256], default: 64}", 1)
-    measurer = FormulaMeasurer(lambda _, config: float(str(config["BLOCK"])))
+    measurer = FormulaMeasurer(lambda _, config: config["BLOCK"])
     # Of several repeated requests in a generation, OpenTuner answers the last one for all.
     words = ["--technique=PureRandom", "--test-limit=9", "--no-dups", "--parallelism=1"]
     run = stock(make_interface(make_spec(tmp_path, small), measurer, *words))
@@ -233,7 +230,7 @@ def test_the_default_and_seeds_come_first(spec, on_formula):
 def test_an_input_without_a_legal_configuration_is_refused(tmp_path, on_formula):
     text = SPACE.replace("  - UNROLL <= TILE", "  - n > 32")
     closed = []
-    on_formula.close = lambda: closed.append(True)  # type: ignore[method-assign]
+    on_formula.close = lambda: closed.append(True)
     spec = make_spec(tmp_path, text)
     with pytest.raises(harness.HarnessError, match=r"\(m=4096, n=32\): .*n > 32"):
         MeasurementInterface(spec, {"m": 4096, "n": 32})

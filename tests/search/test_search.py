@@ -11,7 +11,7 @@ from opentuner.search.manipulator import (
     LogIntegerParameter,
 )
 
-from harness.core.records import Config, Measurement, Outcome, Value
+from harness.core.records import Config, Measurement, Outcome
 from harness.search import EndReason, driver
 from harness.search.driver import Driver
 from harness.search.manipulator import SpaceManipulator
@@ -35,7 +35,7 @@ def test_numbers_in_order_are_searched_by_position(kind, values, place):
     parameter = Parameter("P", kind, values, "source", values[0])
     (made,) = SpaceManipulator(ConstrainedSpace([parameter]), random.Random(0)).params
     assert isinstance(made, IntegerParameter)
-    config: dict[str, Value] = {"P": values[0]}
+    config = {"P": values[0]}
     assert (made.legal_range(config), made.get_value(config)) == ((0, len(values) - 1), 0)
     made.set_value(config, place)
     assert (config["P"], made.get_value(config)) == (values[place], place)
@@ -92,7 +92,6 @@ def test_each_input_is_a_run_and_starts_from_earlier_winners(spec, tmp_path):
     database = tmp_path / "r.db"
     first = ran(spec, database, test_limit=12)
     winner = first.reports[0].best
-    assert winner is not None
     default = first.campaign.space(spec.inputs[1]).default
     assert first.tested(spec.inputs[1])[:2] == [default, winner.config]
     paths = query(database, "select distinct path from input")
@@ -113,8 +112,8 @@ class Asked(FormulaMeasurer):
 
     def __init__(self):
         super().__init__()
-        self.bests: list[float | None] = []
-        self.expected: list[Config] = []
+        self.bests = []
+        self.expected = []
 
     def measure(self, space, problem, config, best_s):
         self.bests.append(best_s)

@@ -1,7 +1,6 @@
 """The project's own techniques: what they test, in which order, how many, and how they end."""
 
 import random
-from typing import Any
 
 import pytest
 
@@ -35,7 +34,6 @@ GRID = small_space(
     more="constraints: [CONSTRAINT]\n",
     group="A",
 )
-Point = tuple[int, int]
 
 
 def grid(folder, constraint="A <= 4"):
@@ -44,7 +42,7 @@ def grid(folder, constraint="A <= 4"):
 
 def by_table(times_ms):
     """A measurer of the grid; points that the table lacks take 1 s."""
-    return FormulaMeasurer(lambda _, c: times_ms.get((c["A"], c["B"]), 1e3) * 1e-3)  # type: ignore[index]
+    return FormulaMeasurer(lambda _, c: times_ms.get((c["A"], c["B"]), 1e3) * 1e-3)
 
 
 def points(tests):
@@ -56,7 +54,6 @@ def block_s(problem, config):
     block, best = config["BLOCK"], 128
     if "m" in problem:
         best = 64 if problem["n"] == 64 else 256
-    assert isinstance(block, int)
     return 1e-3 * (1 + abs(block.bit_length() - best.bit_length()))
 
 
@@ -138,7 +135,7 @@ def test_a_climb_beside_another_alternates_and_starts_from_the_default(tmp_path)
 def test_an_own_technique_that_was_killed_goes_on_where_it_was(name, tmp_path):
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
     whole, cut, rest = FormulaMeasurer(), FormulaMeasurer(stop_after=9), FormulaMeasurer()
-    options: dict[str, Any] = {"technique": [name], "test_limit": 12}
+    options = {"technique": [name], "test_limit": 12}
     ran(spec, tmp_path / "whole.db", whole, **options)
     with pytest.raises(KeyboardInterrupt):
         ran(spec, database, cut, **options)
@@ -160,7 +157,7 @@ def test_a_users_seed_is_refused_by_techniques_with_their_own(name, tmp_path):
 TWO_BLOCKS = small_space(
     "BLOCK: {type: integer, min: 1, max: 20, default: 1}, CACHE: {type: boolean, default: false}", 1
 )
-SAMPLED: dict[str, Any] = {"technique": ["UniformRandom"], "test_limit": 10}
+SAMPLED = {"technique": ["UniformRandom"], "test_limit": 10}
 
 
 class Refusing(FormulaMeasurer):

@@ -10,7 +10,7 @@ import pytest
 
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.models.transfer_prior import MOST_ROWS
 from harness.recordings.recording import RecordedOutcome, RecordingBuilder, typed
 from harness.recordings.replay import ListedSpace
@@ -23,9 +23,6 @@ BX = Parameter("BX", "power_of_two", (16, 32, 64), "launch", 16)
 TILE = Parameter("TILE", "integer", range(1, 5), "source", 1)
 
 NARROW = ConstrainedSpace((BX, TILE), [Expression("BX * TILE <= 32")])
-
-Row = tuple[tuple[Value, ...], float | Outcome]
-"""The values of a configuration, and its seconds or how it failed."""
 
 
 def space(*parameters):
@@ -48,9 +45,7 @@ def recorded(names, rows, features="n"):
 
 
 def data_for(target, problem, recordings=(), measured=MappingProxyType({})):
-    data = TransferSources(recordings).data_for(target, problem, measured)
-    assert data is not None
-    return data
+    return TransferSources(recordings).data_for(target, problem, measured)
 
 
 def one_task(target, recording, problem=HERE):
@@ -68,7 +63,7 @@ def seconds(target, task):
 
 
 def test_a_recording_is_described_in_a_line():
-    rows: list[Row] = [((16, 1, 5, 32), 1.0), ((64, 4, 5, 32), 1.0), ((17, 1, 5, 32), 1.0)]
+    rows = [((16, 1, 5, 32), 1.0), ((64, 4, 5, 32), 1.0), ((17, 1, 5, 32), 1.0)]
     recording = recorded("BX TILE KIND WARP", {(7, 1): rows, (9, 1): rows}, "n m")
     (line,) = TransferSources([recording]).describe(NARROW, HERE)
     assert "; 6 configurations on 2 inputs, 4 belong to this space, 2 are legal on (n=1024)" in line
@@ -89,7 +84,6 @@ def test_a_recording_is_looked_up_once_for_all_inputs():
     looked_up = set()
     for n in range(3):
         data = sources.data_for(space(), Input({"n": n}), {})
-        assert data is not None
         looked_up.add(tuple(id(task.positions) for task in data.sources))
     assert len(looked_up) == 1
 
@@ -97,7 +91,7 @@ def test_a_recording_is_looked_up_once_for_all_inputs():
 SWITCH = Parameter("FLAG", "boolean", (False, True), "choice", False)
 KIND = Parameter("KIND", "enum", ("16", None, "row"), "choice", None)
 WIDE = Parameter("TILE", "integer", range(3, 3 * 10**9, 3), "source", 3)
-FOREIGN: list[tuple[Value, ...]] = [(48, 1), (16, 5), (16, 0), (16, 1.5), (16, "1"), (16, None)]
+FOREIGN = [(48, 1), (16, 5), (16, 0), (16, 1.5), (16, "1"), (16, None)]
 
 
 @pytest.mark.parametrize(

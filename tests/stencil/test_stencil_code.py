@@ -4,7 +4,6 @@ that is made of it: style, barriers, guards and padding; PoCL runs it, nvcc comp
 import itertools
 import math
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -162,7 +161,7 @@ def test_an_impossible_kernel_is_an_error():
 def test_padding_agrees_with_numpy(pocl):
     """Pad more points than the window needs, on a line with a prime length."""
     line = grid("x", 13)
-    modes: Any = {"clamp": "edge", "mirror": "symmetric", "wrap": "wrap", "constant": "constant"}
+    modes = {"clamp": "edge", "mirror": "symmetric", "wrap": "wrap", "constant": "constant"}
     kernels = []
     for mode in modes:
         windows = slide(3, 1, pad(3, 2, mode, line, value=0.0))

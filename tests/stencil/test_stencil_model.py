@@ -1,7 +1,6 @@
 """What a predictor of throughput is trained on, and the order that it gives."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -78,7 +77,7 @@ def test_points_are_ordered_by_a_predictor_trained_on_other_stencils(url, tmp_pa
         StencilPredictor(url, tmp_path / "p0.yaml", "PredictedKNN"),
     ):
         configs, sentence = predictor.order(ENVIRONMENT) or ([], "")
-        ranks: list[Any] = [config["VARIANT"] for config in configs]
+        ranks = [config["VARIANT"] for config in configs]
         assert sorted(ranks) == list(range(30))
         times = points["time_s"].to_numpy()[ranks]
         assert np.median(times[:10]) < np.median(times[10:])

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from harness.stencil import (
-    Node,
     at,
     get,
     grid,
@@ -39,7 +38,7 @@ from harness.stencil.emit import OPENCL, emit
 from harness.stencil.explore import explore
 from harness.stencil.features import COUNTS, features
 from harness.stencil.lower import lower, parallel_extents
-from harness.stencil.nest import LoopNest, NdRange
+from harness.stencil.nest import NdRange
 from tests.helpers.stencil_kernels import (
     DEPTH,
     PROGRAMS,
@@ -143,8 +142,8 @@ def test_random_compositions_of_rules_preserve_the_result(pocl, program):
     if DEPTH == 1:  # programs take turns
         sizes = [sizes[PROGRAMS.index(program) % 2]]
     for size in sizes:
-        kernels: list[LoopNest] = []
-        expressions: list[Node] = []
+        kernels = []
+        expressions = []
         for variant in explore("k", definition.expression(size), 60 * DEPTH, "1", threads_each=1):
             derived = variant.expression
             kernel = lower(f"k{len(kernels)}", derived, drawn_range(derived, rng))
@@ -216,7 +215,7 @@ square = user_fun("square", "x", "x * x")
 
 def counted(kernel):
     """Run each thread by itself, and count what it does."""
-    counts: Counter[str] = Counter()
+    counts = Counter()
     local, groups = kernel.ndrange.local, kernel.ndrange.groups
     for group, lane in itertools.product(np.ndindex(groups), np.ndindex(local)):
         place = np.multiply(group, local) + lane
@@ -300,7 +299,7 @@ def test_sizes_and_local_memory_are_those_of_the_launch():
 
 
 def feature(name, expression, local, groups):
-    ndrange = NdRange(tuple(local), tuple(groups))  # type: ignore[arg-type]
+    ndrange = NdRange(tuple(local), tuple(groups))
     return features(lower("k", expression, ndrange))[name]
 
 

@@ -2,12 +2,11 @@
 skipped without time."""
 
 import dataclasses
-from typing import Any
 
 import pytest
 
 from harness.analysis.coverage import input_reports
-from harness.core.records import Config, Measurement, Outcome, Timing
+from harness.core.records import Measurement, Outcome, Timing
 from harness.report.findings import Findings
 from harness.results.schema import CROSS
 from harness.results.view import read_results, the_one
@@ -35,8 +34,8 @@ class OpenCl(FormulaMeasurer):
     def __init__(self, failures=None, times=time_s):
         super().__init__(times)
         self.compiler = "opencl"
-        self.turns: list[tuple[Config, ...]] = []
-        self.seeds: list[tuple[int, ...]] = []
+        self.turns = []
+        self.seeds = []
         self._failures = failures or {}
 
     def measure(self, space, problem, config, best_s):
@@ -186,7 +185,7 @@ def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path):
 def test_the_default_is_beside_each_winner_without_crossing(name, tmp_path):
     """These techniques do not start from the default."""
     spec = make_spec(tmp_path)
-    options: dict[str, Any] = {"technique": [name], "cross": False, "test_limit": 4}
+    options = {"technique": [name], "cross": False, "test_limit": 4}
     found = ran(spec, tmp_path / "r.db", **options)
     default = found.campaign.space(spec.inputs[0]).default
     assert crossed(found.campaign) == {(problem, default) for problem in spec.inputs}

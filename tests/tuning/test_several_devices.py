@@ -8,7 +8,6 @@ import threading
 import time
 from collections import Counter
 from types import MappingProxyType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -51,8 +50,8 @@ class Scripted(FormulaMeasurer):
         notes = {DEVICE_UUID: uuid} if uuid else {}
         self.environment = Environment("replay", name, "none", "recorded", "recorded", notes=notes)
         self.before = before
-        self.together: list[Input] = []
-        self.recalled: list[Input] = []
+        self.together = []
+        self.recalled = []
         self.is_closed = False
 
     def measure(self, space, problem, config, best_s):
@@ -163,7 +162,7 @@ def test_a_technique_that_learns_from_no_other_input_proposes_the_same_on_severa
 def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path):
     devices = [Scripted(f"GPU-{number}") for number in range(3)]
     done = tuned(tmp_path, devices)
-    homes: dict[Input, str] = {}
+    homes = {}
     for device in devices:
         searched = {problem for problem, _ in device.asked}
         assert set(device.recalled) == searched
@@ -254,7 +253,7 @@ def test_a_device_that_often_fails_is_taken_out(tmp_path, alone):
 
 @pytest.mark.slow
 def test_a_device_that_fails_now_and_then_goes_on(tmp_path):
-    failures: list[int] = []
+    failures = []
 
     def fail(number):
         if number % 7 == 0 and len(failures) < 5 and number not in failures[-1:]:
@@ -353,7 +352,7 @@ def test_devices_share_the_time_of_a_campaign(tmp_path):
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]
     assert len(spec.inputs) == 5
     began_s = time.monotonic()
-    limits: dict[str, Any] = {"test_limit": 2000, "stop_at": began_s + 2}
+    limits = {"test_limit": 2000, "stop_at": began_s + 2}
     reports = ran(spec, tmp_path / "r.db", equal(*devices), **limits).reports
     assert time.monotonic() - began_s < 30
     assert all(report.best for report in reports)
@@ -361,7 +360,7 @@ def test_devices_share_the_time_of_a_campaign(tmp_path):
 
 def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path):
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted()]
-    limits: dict[str, Any] = {"test_limit": 20, "stop_at": time.monotonic() - 1}
+    limits = {"test_limit": 20, "stop_at": time.monotonic() - 1}
     reports = ran(spec, tmp_path / "r.db", equal(*devices), **limits).reports
     assert not [device.asked for device in devices if device.asked]
     assert {report.note for report in reports} == {"not measured: the time was up"}
@@ -384,7 +383,7 @@ def test_each_thread_finds_its_own_random_numbers():
             pool.served.wait_for(lambda: time.sleep(1e-3))
 
     problems = [Input({"n": n}) for n in range(2)]
-    state: Any = SimpleNamespace(pool=pool, store=store, warn=print)
+    state = SimpleNamespace(pool=pool, store=store, warn=print)
     assert do_work(state, [(problem, 7) for problem in problems], draw) == 0
     random.seed(7)
     np.random.seed(7)

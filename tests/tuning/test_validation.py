@@ -50,9 +50,7 @@ def run(folder, measurer, text=SPACE, **options):
 
 
 def validation(folder, measurer, **options):
-    validated = run(folder, measurer, **options).validation
-    assert validated is not None
-    return validated
+    return run(folder, measurer, **options).validation
 
 
 def of_part(folder, part):
@@ -221,7 +219,7 @@ class Sampled(UniformSampling):
     def __init__(self, outcome=Outcome.OK, configs=100):
         self._configs = [Config({"A": a}) for a in range(configs)]
         self._outcome = outcome
-        self.drawn: dict[tuple[SampleRole, Input], int] = {}
+        self.drawn = {}
 
     def begin_samples(self, title, samples):
         """Nothing is shown."""
