@@ -25,6 +25,13 @@ def assert_ok(*measurements):
         assert measured.outcome is Outcome.OK, measured.message
 
 
+def assert_failed(measured, outcome, *words):
+    """Assert how a measurement ended, and that its message has words."""
+    assert measured.outcome is outcome, measured.message
+    for word in words:
+        assert word in measured.message
+
+
 def space_of(spec, measurer, given=GIVEN):
     """Make the space of an input for an OpenCL measurer."""
     return ConstrainedSpace.of(spec, given, measurer.limits, "opencl")

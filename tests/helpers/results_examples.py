@@ -10,8 +10,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import select
-
 from harness.core.plain_pickle import dump_compressed
 from harness.core.records import (
     Build,
@@ -31,11 +29,8 @@ from harness.results import (
     merge_database,
     read_measurements,
     reading,
-    schema,
-    stock,
     writing,
 )
-from harness.results.inserting import insert_returning_ids
 from harness.space_file import load_spec
 from tests.helpers.postgres_server import execute
 
@@ -169,54 +164,12 @@ def write(path, *measurements, plan=None):
 
 
 def write_many(path, count, samples=20):
-    """Write a database of one run with many measurements, in bulk."""
+    """Write a database of one run with many measurements."""
+    many = [make_ok(number, [1e-3] * samples) for number in range(count)]
     with opened(path) as store:
         search = begin_search(store)
-        pattern = search.test(make_ok(0))
-        store.close()
-        _multiply(store.engine, pattern, count, samples)
-
-
-def _multiply(engine, pattern, count, samples):
-    """Copy a measurement, each time with another configuration."""
-    configs = [make_config(number) for number in range(1, count)]
-    with engine.begin() as connection:
-        program_id = connection.execute(select(stock.program.c.id)).scalar()
-        rows = [
-            {
-                "program_id": program_id,
-                "hash": config.digest,
-                "data": dump_compressed(dict(config)),
-                "digest": config.digest,
-                "parameters": dict(config),
-            }
-            for config in configs
-        ]
-        insert_returning_ids(connection, stock.configuration, rows)
-        _copy(
-            connection,
-            stock.result,
-            {"id": "NULL", "configuration_id": "configurations.id", "time": "0.001"},
-            f"configurations WHERE result.id = {pattern} AND configurations.id != configuration_id",
-        )
-        _copy(
-            connection,
-            schema.measurements,
-            {
-                "id": "result.id",
-                "uuid": "lower(hex(randomblob(16)))",
-                "samples_s": f"'{[0.001] * samples}'",
-            },
-            f"result WHERE measurements.id = {pattern} AND result.id != {pattern}",
-        )
-
-
-def _copy(connection, table, changes, others):
-    """Copy a row of a table for each of the others, with changes."""
-    cells = {c.name: f"{table.name}.{c.name}" for c in table.columns} | changes
-    connection.exec_driver_sql(
-        f"INSERT INTO {table.name} SELECT {', '.join(cells.values())} FROM {table.name}, {others}"
-    )
+        store.add_measurements(search.run_id, search.plan, "search", many)
+        store.commit()
 
 
 def query(path, sql):

@@ -18,7 +18,7 @@ from harness.space_file import load_spec
 from harness.space_file.model import PythonVerify
 from harness.stats.interleaved import is_shown
 from tests.helpers.fake_kernels import measure_kernels_here
-from tests.helpers.planted import write_files
+from tests.helpers.planted import assert_failed, assert_ok, write_files
 
 FAULTS = Path(__file__).parents[1] / "data/callables/faults.yaml"
 GIVEN, LONG = Input({"n": 100, "work_ms": 0}), Input({"n": 100, "work_ms": 3})
@@ -58,7 +58,7 @@ def fault(name, pause=0):
 @pytest.mark.parametrize("name", ["none", "returns_arrays", "other_bits"])
 def test_right_callable_is_timed(local, space, name):
     found = local.measure(space, GIVEN, fault(name), None)
-    assert found.outcome is Outcome.OK, found.message
+    assert_ok(found)
     assert 0 < found.time_s < 0.1
 
 
@@ -68,9 +68,8 @@ def test_bits_of_the_default_may_be_demanded(spec, local, space):
     with contextlib.closing(measurer):
         right = measurer.measure(space, GIVEN, fault("returns_arrays"), None)
         other = measurer.measure(space, GIVEN, fault("other_bits"), None)
-    assert right.outcome is Outcome.OK, right.message
-    assert other.outcome is Outcome.WRONG_RESULT
-    assert "compared with the default: y[0] is" in other.message
+    assert_ok(right)
+    assert_failed(other, Outcome.WRONG_RESULT, "compared with the default: y[0] is")
 
 
 def test_first_call_counts_as_build(local, space):
@@ -102,10 +101,9 @@ WRONG, UNBUILT = Outcome.WRONG_RESULT, Outcome.BUILD_FAILED
 )
 def test_fault_is_refused_and_the_message_names_it(local, space, name, outcome, message):
     found = local.measure(space, GIVEN, fault(name), None)
-    assert found.outcome is outcome, found.message
-    assert message in found.message
+    assert_failed(found, outcome, message)
     following = local.measure(space, GIVEN, space.default, None)
-    assert following.outcome is Outcome.OK, following.message
+    assert_ok(following)
 
 
 @pytest.mark.usefixtures("unlocked")
@@ -133,7 +131,7 @@ def test_result_kept_by_the_identity_of_an_array_has_no_claim(local, space):
     kept = fault("kept_by_id_of_array")
     default = local.measure(space, LONG, space.default, None)
     found = local.measure(space, LONG, kept, None)
-    assert default.outcome is Outcome.OK
+    assert_ok(default)
     assert found.outcome is WRONG or found.time_s > default.time_s / 2
     seeds = (new_seed(),) * 3 + (new_seed(),) * 3
     _, found = local.measure_interleaved(space, LONG, [space.default, kept], 12, seeds)

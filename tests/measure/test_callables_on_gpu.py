@@ -14,7 +14,7 @@ from harness.measure.choose import open_measurer
 from harness.measure.cuda import gpus
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
-from tests.helpers.planted import write_files
+from tests.helpers.planted import assert_failed, assert_ok, write_files
 
 CUPY = '''\
 """A stand-in for CuPy, which takes arrays from others, and queues copies between them."""
@@ -105,7 +105,7 @@ def measure(stub, spec, kernels_here):
 def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(measure):
     found = {how: measure(how) for how in ("copy", "slow", "waits", "returns")}
     for measured in found.values():
-        assert measured.outcome is Outcome.OK, measured.message
+        assert_ok(measured)
     assert found["slow"].time_s < 1e-3 < found["slow"].observed[HOST]
     assert 0 < found["copy"].observed[HOST] < found["slow"].observed[HOST]
 
@@ -119,8 +119,7 @@ def test_faults_of_callables_are_refused_on_a_gpu(measure, monkeypatch):
         ("spoils", "cuCtxSynchronize failed: "),
     ):
         found = measure(how)
-        assert found.outcome is Outcome.BUILD_FAILED
-        assert message in found.message
+        assert_failed(found, Outcome.BUILD_FAILED, message)
 
 
 @pytest.mark.gpu

@@ -173,10 +173,10 @@ def test_one_changed_byte_of_code_changes_the_hash(made):
     assert machine_code_sha256(bytes(changed)) != made.build.binary_sha256
 
 
-@pytest.mark.parametrize("junk", [b"", b"\x7fELF", b"// PTX\n" * 40])
-def test_what_is_no_cubin_has_no_machine_code(junk):
-    with pytest.raises(ValueError, match="cubin"):
-        machine_code_sha256(junk)
+def test_what_is_no_cubin_has_no_machine_code():
+    for junk in [b"", b"\x7fELF", b"// PTX\n" * 40]:
+        with pytest.raises(ValueError, match="cubin"):
+            machine_code_sha256(junk)
 
 
 # ------------------------------------------------------------------------- ptxas' report
@@ -322,9 +322,8 @@ def test_options_reach_nvcc_unchanged_and_before_ours(bare):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(
-    ("text", "options", "reason"),
-    [
+def test_refused_build_says_why_and_what_helps():
+    cases = [
         ("", ("-Xcompiler", "-Wall"), "-Xcompiler.*nvcc"),
         ("", ("-Xptxas", "--none"), "ptxas fatal.*-none"),
         ("#include <iostream>", (), "headers of the host"),
@@ -336,11 +335,10 @@ def test_options_reach_nvcc_unchanged_and_before_ours(bare):
         ("", ("-maxrregcount=64", "-maxrregcount=96"), "did not obey"),
         ("", ("-arch=sm_80",), "did not obey"),
         ('#line 7 "odd.cu"\n__device__ int x = NAME;', (), r"^odd\.cu\(7\):"),
-    ],
-)
-def test_refused_build_says_why_and_what_helps(text, options, reason):
-    with pytest.raises(BuildFailed, match=f"(?s){reason}"):
-        open_nvrtc().compile(program(text, *options))
+    ]
+    for text, options, reason in cases:
+        with pytest.raises(BuildFailed, match=f"(?s){reason}"):
+            open_nvrtc().compile(program(text, *options))
 
 
 @pytest.mark.parametrize("fault", [ImportError("no module"), RuntimeError("no libnvrtc.so.13\n")])

@@ -426,10 +426,10 @@ def test_runs_note_the_files_and_a_person_reads_how_to_pass_them(loaded, packs):
     assert flag_of(before).files["fast.acf"].sha256 in line
 
 
-@pytest.mark.parametrize("damage", [[], {"controls": []}, {"controls": {"x": {"option": "x"}}}])
-def test_damaged_note_of_files_is_refused(damage):
-    with pytest.raises(ValueError, match="flag_files"):
-        TypeAdapter(Notes).validate_python({"flag_files": damage})
+def test_damaged_note_of_files_is_refused():
+    for damage in [[], {"controls": []}, {"controls": {"x": {"option": "x"}}}]:
+        with pytest.raises(ValueError, match="flag_files"):
+            TypeAdapter(Notes).validate_python({"flag_files": damage})
 
 
 def test_dispatcher_has_the_files_of_its_configurations(loaded, tmp_path):

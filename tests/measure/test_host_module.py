@@ -18,6 +18,7 @@ from harness.measure.trial.verify import NAN
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import fake_job
 from tests.helpers.fakes import FakeCompiler, FakeDevice, nothing
+from tests.helpers.planted import assert_ok
 
 GIVEN = Input({"n": 4})
 GOOD = """\
@@ -198,7 +199,7 @@ def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path):
     case = case_of(tmp_path)
     device = device_of(case)
     measured = measure_kernel(device, case, job_of(STEPS=1))
-    assert measured.outcome is Outcome.OK, measured.message
+    assert_ok(measured)
     # Four doublings and a copy, for each run: a verified one and the samples.
     assert len(device.launched) == 5 * (1 + measured.timing.count)
     both = measure_interleaved(device, [case], [job_of(STEPS=1), job_of(STEPS=2)], rounds=2)

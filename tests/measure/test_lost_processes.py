@@ -18,7 +18,14 @@ from harness.space import ConstrainedSpace
 from harness.tuning.devices import DevicePool
 from tests.helpers.fake_kernels import FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
-from tests.helpers.planted import assert_ok, descendants, is_running, program_of, until
+from tests.helpers.planted import (
+    assert_failed,
+    assert_ok,
+    descendants,
+    is_running,
+    program_of,
+    until,
+)
 from tests.helpers.replays import opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="needs /proc")]
@@ -109,8 +116,7 @@ def observe(config):
 def test_configuration_whose_process_is_killed_again_has_crashed(run):
     begun = run(DEADLY_HOST)
     found = begun.measure(1)
-    assert found.outcome is Outcome.CRASHED
-    assert "SIGKILL" in found.message
+    assert_failed(found, Outcome.CRASHED, "SIGKILL")
     assert_ok(begun.measure(0))
 
 

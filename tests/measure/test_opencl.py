@@ -156,9 +156,8 @@ WITH_N = {"y": Y, "n": np.int32(10)}
 ALONE = {"y": Y}
 
 
-@pytest.mark.parametrize(
-    ("launch", "arguments", "reason"),
-    [
+def test_launch_that_does_not_fit_the_kernel_fails_and_the_next_one_works(device, run):
+    cases = [
         (F, WITH_N, r"3 arguments.* 2: y, n"),
         (F, FITTING | {"y": np.int64(1)}, r"y, is float\*, .* int64"),
         (F, FITTING | {"n": Y}, r"n, is int, .* array"),
@@ -175,15 +174,12 @@ ALONE = {"y": Y}
         (TILE, ALONE, "2 arguments.* 1: y"),
         (launch_of("sized", 8, 2, carveout=75), ALONE, "carveout"),
         (launch_of("sized"), ALONE, r"\(8, 2, 1\).* \(8, 1, 1\)"),
-    ],
-)
-def test_launch_that_does_not_fit_the_kernel_fails_and_the_next_one_works(
-    device, run, launch, arguments, reason
-):
-    with pytest.raises(LaunchFailed, match=reason):
-        run(launch, arguments)
-    run(F, FITTING)
-    assert (device.read("y")[:8] == 6).all()
+    ]
+    for launch, arguments, reason in cases:
+        with pytest.raises(LaunchFailed, match=reason):
+            run(launch, arguments)
+        run(F, FITTING)
+        assert (device.read("y")[:8] == 6).all()
 
 
 def test_a_launch_is_checked_again_with_other_arguments(device, run):
@@ -315,15 +311,13 @@ class Record(ctypes.Structure):
 
 
 @needs_linux
-@pytest.mark.parametrize(
-    ("recorded", "device", "named"),
-    [
+def test_refused_name_becomes_a_level_of_x86_64():
+    cases = [
         (b"generic", "generic", b"x86-64-v"),
         (b"generic", "znver3", b"generic"),  # PoCL knows it
         (b"znver3", "generic", b"znver3"),  # the record is without the name
-    ],
-)
-def test_refused_name_becomes_a_level_of_x86_64(recorded, device, named):
-    record = Record(name=recorded)
-    name_processor(f"{VERSION}{device}", ctypes.addressof(record))
-    assert record.name.startswith(named)
+    ]
+    for recorded, device, named in cases:
+        record = Record(name=recorded)
+        name_processor(f"{VERSION}{device}", ctypes.addressof(record))
+        assert record.name.startswith(named)

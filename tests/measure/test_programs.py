@@ -38,7 +38,7 @@ from harness.space_file.program_model import ProgramVerify, Template, TimeField,
 from tests.helpers.commands import check
 from tests.helpers.compilers import needs_gcc
 from tests.helpers.fake_kernels import measure_programs_here
-from tests.helpers.planted import assert_ok
+from tests.helpers.planted import assert_failed, assert_ok
 
 ROOT = Path(__file__).parents[2]
 BOUNDS = Bounds(1 << 30, 1 << 20, 20.0)
@@ -136,17 +136,15 @@ HOST_CHECK, NOTHING = verifying("against: {host: check.py}"), verifying("against
 # ------------------------------------------------------------------------------- placeholders
 
 
-@pytest.mark.parametrize(
-    ("text", "filled"), [("-D{A}={B}", "-Da b=$(touch x)"), ("{{x}}", "{x}"), ("{A}", "a b")]
-)
-def test_placeholders_are_filled_with_any_text(text, filled):
-    assert Template(text).filled({"A": "a b", "B": "$(touch x)"}) == filled
+def test_placeholders_are_filled_with_any_text():
+    for text, filled in [("-D{A}={B}", "-Da b=$(touch x)"), ("{{x}}", "{x}"), ("{A}", "a b")]:
+        assert Template(text).filled({"A": "a b", "B": "$(touch x)"}) == filled
 
 
-@pytest.mark.parametrize("text", ["{A", "A}", "{A{B}}", "{{A}"])
-def test_brace_without_its_pair_is_refused(text):
-    with pytest.raises(ValueError, match="belongs to no pair"):
-        Template(text)
+def test_brace_without_its_pair_is_refused():
+    for text in ["{A", "A}", "{A{B}}", "{{A}"]:
+        with pytest.raises(ValueError, match="belongs to no pair"):
+            Template(text)
 
 
 def test_no_shell_sees_the_words(tmp_path):
@@ -292,9 +290,8 @@ def raises_where(message, error):
     return pytest.raises(error, match=message) if message else contextlib.nullcontext()
 
 
-@pytest.mark.parametrize(
-    ("found", "expected", "verify", "message"),
-    [
+def test_outputs():
+    cases = [
         ("sum 3\ntook 1 s", "sum 3\ntook 2 s", {}, ""),
         ("a   1.50\n", "a 1.5", {}, ""),
         ("x=1.001", "x=1", {"rtol": 0.01}, ""),
@@ -315,28 +312,25 @@ def raises_where(message, error):
         ("inf", "1", {"rtol": 0.5}, "is inf, expected 1"),
         ("sum 3 units", "sum 3 parts", {}, "word 3 of stdout is `units`, expected `parts`"),
         ("", "sum 3", {}, "has 0 words, expected 2"),
-    ],
-)
-def test_outputs(found, expected, verify, message):
-    output = Expected(expected.encode(), ProgramVerify(**verify), TIME)
-    with raises_where(message, WrongOutput):
-        output.check(found.encode())
+    ]
+    for found, expected, verify, message in cases:
+        output = Expected(expected.encode(), ProgramVerify(**verify), TIME)
+        with raises_where(message, WrongOutput):
+            output.check(found.encode())
 
 
-@pytest.mark.parametrize(
-    ("found", "message"),
-    [
+def test_all_beside_the_time_of_a_json_object_is_compared():
+    cases = [
         ('result 42\n{"t": 2, "n": 1, "id": 7}\n', ""),
         ('{"n": 1,\n "id": 8, "t": 2}', "word 1 of stdout is `{`, expected `result`"),
         ('result WRONG\n{"t": 2, "n": 1, "id": 7}\n', "word 2 of stdout is `WRONG`"),
         ('result 42\n{"t": 2, "n": 5, "id": 7}\n', r"line \d, word \d of stdout is 5, expected 1"),
-    ],
-)
-def test_all_beside_the_time_of_a_json_object_is_compared(found, message):
-    verify, time = ProgramVerify(ignore='"id"'), TimeField(json_field="t", unit="s")
-    expected = Expected(b'result 42\n{"t": 1, "n": 1, "id": 6}\n', verify, time)
-    with raises_where(message, WrongOutput):
-        expected.check(found.encode())
+    ]
+    for found, message in cases:
+        verify, time = ProgramVerify(ignore='"id"'), TimeField(json_field="t", unit="s")
+        expected = Expected(b'result 42\n{"t": 1, "n": 1, "id": 6}\n', verify, time)
+        with raises_where(message, WrongOutput):
+            expected.check(found.encode())
 
 
 def test_bare_numbers_are_compared_by_their_type():
@@ -374,8 +368,7 @@ def test_right_program_is_timed_by_what_it_reports(measure, tmp_path):
 )
 def test_failures_are_outcomes(measure, mode, outcome, message):
     found = measure(mode)
-    assert found.outcome is outcome
-    assert message in found.message
+    assert_failed(found, outcome, message)
 
 
 @pytest.mark.parametrize(
@@ -459,8 +452,7 @@ def test_function_may_verify(measure, tmp_path):
     assert_ok(measure("other", HOST_CHECK, script=script))
     for mode, message in (("wrong", "not 3 with wrong"), ("early", "AssertionError: no sum")):
         found = measure(mode, HOST_CHECK, script=script)
-        assert found.outcome is Outcome.WRONG_RESULT
-        assert message in found.message
+        assert_failed(found, Outcome.WRONG_RESULT, message)
     with pytest.raises(HostModuleError, match="got True"):
         measure("fast", HOST_CHECK)
 
@@ -501,7 +493,7 @@ def test_finalist_that_hangs_spends_its_own_time_alone(here, load):
 def test_program_that_ends_early_does_not_win(here, load, measure):
     script = SCRIPT.replace("early) ;;", 'early) echo "took 999 us";;')
     right, early = measure_finalists(load(NOTHING, script=script), ["right", "early"], 2)
-    assert right.outcome is Outcome.OK
+    assert_ok(right)
     for found in (early, measure("early", NOTHING, script=script)):
         assert found.outcome is Outcome.IMPLAUSIBLE
         assert found.message.startswith("its time does not count: it does not write what the defa")
@@ -538,8 +530,12 @@ def test_each_run_gets_a_seed_in_words_and_variables(measure, tmp_path):
 def test_program_that_writes_nothing_is_not_ten_times_as_fast(measure):
     script = "case $1 in right) echo took 1000 us;; *) echo took 9 us;; esac"
     found = measure("early", verifying("against: nothing, ignore: took"), script=script)
-    assert found.outcome is Outcome.IMPLAUSIBLE
-    assert "111 times as fast as the default, and since the default writes nothing" in found.message
+    assert_failed(
+        found,
+        Outcome.IMPLAUSIBLE,
+        "111 times as fast",
+        "the default writes nothing",
+    )
 
 
 # -------------------------------------------------------------------------------------- builds
@@ -603,8 +599,7 @@ def test_programs_are_built_verified_and_equal_ones_run_once(here, c_spec):
         wrong, failed = measured(A=1), measured(A=2)
     assert wrong.outcome is Outcome.WRONG_RESULT
     assert "number" not in wrong.message
-    assert failed.outcome is Outcome.BUILD_FAILED
-    assert "c.c:4:2: error: #error two is too many" in failed.message
+    assert_failed(failed, Outcome.BUILD_FAILED, "c.c:4:2: error: #error two is too many")
 
 
 def key(spec, compiler="gcc 1", device="", **changes):

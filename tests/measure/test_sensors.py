@@ -22,6 +22,7 @@ from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.nvml import Sensors, open_sensors, other_processes
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import DATA, bound_device, fake_job
+from tests.helpers.planted import assert_ok
 from tests.helpers.stub_nvml import BUS
 
 GPU = Environment("cuda", "a GPU", "CUDA", "1", "nvcc", notes={"pci_bus_id": BUS})
@@ -198,7 +199,7 @@ def measured(sensors, meter, **changes):
 
     device = bound_device(works, (2e-3 for _ in count()))
     found = measure_kernel(device, DATA, dataclasses.replace(JOB, **changes), sensors)
-    assert found.outcome is Outcome.OK
+    assert_ok(found)
     return device, dict(found.observed)
 
 

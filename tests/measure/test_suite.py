@@ -30,6 +30,7 @@ from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import load_spec
 from tests.helpers.compilers import BOTH, needs_nvcc
+from tests.helpers.planted import assert_ok
 from tests.helpers.planted import measured as measured_changes
 
 pytestmark = pytest.mark.slow
@@ -129,7 +130,7 @@ def test_default_verifies_on_the_smallest_input_with_all_optimisations(case, ope
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")
     spec = spec_of(case)
     (found,) = measured(case, spec, opencl, [(smallest_input(spec), DEFAULT)])
-    assert found.outcome is Outcome.OK, found.message
+    assert_ok(found)
 
 
 @needs_nvcc
@@ -171,7 +172,7 @@ def test_twin_verifies_on_opencl(name, opencl):
     problem, changes = Input(MODERN[name][0]), MODERN[name][1]
     spec = load_spec(MODERN_SPACES / f"{name}.yaml").with_measure(SHORT)
     for found in measured_changes(spec, opencl, problem, *changes):
-        assert found.outcome is Outcome.OK, found.message
+        assert_ok(found)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_120"])

@@ -230,40 +230,36 @@ def rows_of(*data, result=MappingProxyType({}), problem=MappingProxyType({}), si
     return stock_rows({name: {row["id"]: row for row in rows} for name, rows in tables.items()})
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
+def test_configurations_have_plain_values():
+    cases = [
         ({"unroll-loops": "on", "n": 3}, {"unroll_loops": "on", "n": 3}),
         ({"order": [2, 0], "a": {"b": True}}, {"order_0": 2, "order_1": 0, "a_b": True}),
         ({"x);import os#": 1, "3d": 2}, {"x__import_os_": 1, "_3d": 2}),
         ({"flag": None, "size": np.int64(4)}, {"flag": None, "size": 4}),
-    ],
-)
-def test_configurations_have_plain_values(data, expected):
-    (row,) = rows_of(data)["configurations"]
-    assert row["parameters"] == expected
+    ]
+    for data, expected in cases:
+        (row,) = rows_of(data)["configurations"]
+        assert row["parameters"] == expected
 
 
-@pytest.mark.parametrize("data", [[1], {"a-b": 1, "a_b": 2}, {"a": float("nan")}])
-def test_other_data_are_no_configuration(data):
-    with pytest.raises(ValueError, match="configuration 1"):
-        rows_of(data)
+def test_other_data_are_no_configuration():
+    for data in [[1], {"a-b": 1, "a_b": 2}, {"a": float("nan")}]:
+        with pytest.raises(ValueError, match="configuration 1"):
+            rows_of(data)
 
 
-@pytest.mark.parametrize(
-    ("cells", "outcome", "fact"),
-    [
+def test_states_are_outcomes():
+    cases = [
         ({"state": "TIMEOUT"}, "timeout", "TIMEOUT"),
         ({"state": "ERROR", "time": 1.0}, "crashed", "ERROR"),
         ({"time": float("inf")}, "crashed", "inf"),
         ({"time": 0.0}, "crashed", "0.0"),
         ({}, "crashed", "None"),
-    ],
-)
-def test_states_are_outcomes(cells, outcome, fact):
-    (row,) = rows_of({}, result=cells)["measurements"]
-    assert row["outcome"] == outcome
-    assert row["message"].endswith(fact)
+    ]
+    for cells, outcome, fact in cases:
+        (row,) = rows_of({}, result=cells)["measurements"]
+        assert row["outcome"] == outcome
+        assert row["message"].endswith(fact)
 
 
 def test_other_objectives_are_observations():
@@ -272,9 +268,8 @@ def test_other_objectives_are_observations():
     assert (found["samples_s"], found["observed"]) == ((2.0,), {"accuracy": 0.5})
 
 
-@pytest.mark.parametrize(
-    ("problem", "size", "expected"),
-    [
+def test_features_of_an_input():
+    cases = [
         ({}, 64, {"size": 64}),
         ({}, -1, {"input": "fixed"}),
         ({"path": "a.c"}, -1, {"path": "a.c"}),
@@ -285,23 +280,20 @@ def test_other_objectives_are_observations():
         ({"path": "[" * 10**5}, -1, {"path": "[" * 10**5}),
         ({"extra": pickle.dumps({"m": 3, "x": [1]}, 2)}, None, {"m": 3}),
         ({"extra": pickle.dumps(7, 2)}, 5, {"size": 5, "extra": 7}),
-    ],
-)
-def test_features_of_an_input(problem, size, expected):
-    (row,) = rows_of({}, problem=problem, size=size)["inputs"]
-    assert row["features"] == expected
+    ]
+    for problem, size, expected in cases:
+        (row,) = rows_of({}, problem=problem, size=size)["inputs"]
+        assert row["features"] == expected
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "ordered"),
-    [
+def test_parameters_are_described_by_their_values():
+    cases = [
         ([3, 1, 2, 1], "ordered", [1, 2, 3]),
         ([True, False], "boolean", [False, True]),
         (["b", "a"], "enum", ["a", "b"]),
         ([16, None, 8], "enum", [None, 8, 16]),
-    ],
-)
-def test_parameters_are_described_by_their_values(values, kind, ordered):
-    (space,) = rows_of(*({"p": value} for value in values))["spaces"]
-    found = space["parameters"]["p"]
-    assert (found["kind"], found["default"], found["values"]) == (kind, values[0], ordered)
+    ]
+    for values, kind, ordered in cases:
+        (space,) = rows_of(*({"p": value} for value in values))["spaces"]
+        found = space["parameters"]["p"]
+        assert (found["kind"], found["default"], found["values"]) == (kind, values[0], ordered)

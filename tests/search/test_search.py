@@ -23,22 +23,20 @@ from tests.helpers.results_examples import query, tamper
 ONE_INPUT = SPACE.replace(", {m: 4096, n: 64}", "")
 
 
-@pytest.mark.parametrize(
-    ("kind", "values", "place"),
-    [
+def test_numbers_in_order_are_searched_by_position():
+    cases = [
         ("enum", (None, *range(16, 257, 16)), 8),
         ("power_of_two", tuple(2**exponent for exponent in range(32)), 29),
         ("ordered", (1, 2, 3, 4, 6), 4),
-    ],
-)
-def test_numbers_in_order_are_searched_by_position(kind, values, place):
-    parameter = Parameter("P", kind, values, "source", values[0])
-    (made,) = SpaceManipulator(ConstrainedSpace([parameter]), random.Random(0)).params
-    assert isinstance(made, IntegerParameter)
-    config = {"P": values[0]}
-    assert (made.legal_range(config), made.get_value(config)) == ((0, len(values) - 1), 0)
-    made.set_value(config, place)
-    assert (config["P"], made.get_value(config)) == (values[place], place)
+    ]
+    for kind, values, place in cases:
+        parameter = Parameter("P", kind, values, "source", values[0])
+        (made,) = SpaceManipulator(ConstrainedSpace([parameter]), random.Random(0)).params
+        assert isinstance(made, IntegerParameter)
+        config = {"P": values[0]}
+        assert (made.legal_range(config), made.get_value(config)) == ((0, len(values) - 1), 0)
+        made.set_value(config, place)
+        assert (config["P"], made.get_value(config)) == (values[place], place)
 
 
 def test_a_flag_without_an_order_is_an_enumeration():

@@ -94,9 +94,8 @@ WIDE = Parameter("TILE", "integer", range(3, 3 * 10**9, 3), "source", 3)
 FOREIGN = [(48, 1), (16, 5), (16, 0), (16, 1.5), (16, "1"), (16, None)]
 
 
-@pytest.mark.parametrize(
-    ("target", "names", "rows", "expected"),
-    [
+def test_rows_become_positions_by_names_and_values():
+    cases = [
         # by names, with the median of three samples
         (space(), "TILE BX", [((4, 16), 1.0), ((1, 64), 0.5)], {(16, 4): 2.0, (64, 1): 1.0}),
         # numbers are equal however they are written, words as they are, and None is a value
@@ -140,12 +139,11 @@ FOREIGN = [(48, 1), (16, 5), (16, 0), (16, 1.5), (16, "1"), (16, None)]
             [((16, 1, 32), 1.0), ((32, 1, 32), 2.0)],
             {(16, 1): 2.0, (32, 1): 4.0},
         ),
-    ],
-)
-def test_rows_become_positions_by_names_and_values(target, names, rows, expected):
-    task = one_task(target, recorded(names, {(7,): rows}))
-    assert seconds(target, task) == expected
-    assert len(task.slowdowns) == len(expected)
+    ]
+    for target, names, rows, expected in cases:
+        task = one_task(target, recorded(names, {(7,): rows}))
+        assert seconds(target, task) == expected
+        assert len(task.slowdowns) == len(expected)
 
 
 def test_each_input_of_a_recording_is_a_source_task():
