@@ -1,11 +1,11 @@
 """Databases to compare, of a device with seeded noise, and the command that compares them."""
 
 import contextlib
-import dataclasses
 import io
 import json
 import random
 import uuid
+from dataclasses import replace
 from functools import cache
 
 import jsonschema
@@ -63,7 +63,7 @@ def tuned(
     """
     spec = make_spec(folder, space)
     if spec.program is None:
-        spec = dataclasses.replace(spec, functions=(function,))
+        spec = replace(spec, functions=(function,))
     device, left = Device(seed, slower or {}), left_out or {}
     reasons = {g: left[g["n"]] for g in spec.inputs if g["n"] in left}
     with opened(folder / name) as store:

@@ -1,21 +1,17 @@
 """Dispatchers to write: drawn ones, and a small one of mvmul; and how written code is called."""
 
-import ctypes
 import importlib.util
 import itertools
 import math
-import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from harness.constraints.expression import Expression
 from harness.core.records import Config, Environment
 from harness.dispatch.choice import Choice, CostTree, DispatchProgram, Leaf, Split
 from harness.dispatch.dispatcher import Dispatcher, Provenance
@@ -36,8 +32,6 @@ FEATURES = (
     Feature("s", Type.REAL),
     Feature("t", Type.WORD, ("half", "float")),
 )
-_C_TYPES = (ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_int)
-
 COLUMNS = (
     Column(ColumnKind.RAW, ("m",)),
     Column(ColumnKind.RAW, ("s",)),
@@ -198,11 +192,12 @@ def order_of(program, features):
     """The candidates for an input, best first."""
     if not all(tuned.holds(features[tuned.feature]) for tuned in program.tuned):
         return range(len(program.portfolio))
-    costs = _costs(program, features)
+    costs = costs_of(program, features)
     return sorted(range(len(costs)), key=costs.__getitem__)
 
 
-def _costs(program, features):
+def costs_of(program, features):
+    """The cost of each candidate for an input."""
     numbers = [column_number(column, features) for column in program.columns]
     costs = list(program.choice.offsets)
     for tree in program.choice.trees:
@@ -212,37 +207,6 @@ def _costs(program, features):
         for index, cost in enumerate(node.costs, start=tree.candidate or 0):
             costs[index] += cost
     return costs
-
-
-def selected(program, features):
-    """The first of an input's order that applies, else the first of the portfolio that does; None
-    if none does: what written code must return."""
-    among = applying(program, features)
-    return next((index for index in order_of(program, features) if index in among), None)
-
-
-def listed(program, features, most, among):
-    """The candidates that are worth a try, of those that apply: what written code must list."""
-    costs = _costs(program, features)
-    least = min((costs[index] for index in among), default=0.0)
-    worth = [i for i in sorted(among, key=costs.__getitem__) if costs[i] - least <= math.log(2.0)]
-    if not all(tuned.holds(features[tuned.feature]) for tuned in program.tuned):
-        worth = [*among[:1], *worth]
-    return list(dict.fromkeys(worth))[:most]
-
-
-def applying(program, features):
-    """The candidates whose guards hold."""
-    return [
-        index
-        for index, guards in enumerate(program.guards)
-        if all(_parsed(guard).holds({**program.portfolio[index], **features}) for guard in guards)
-    ]
-
-
-@lru_cache(maxsize=1024)
-def _parsed(guard):
-    return Expression(guard)
 
 
 def dispatcher_of(program, name, **others):
@@ -339,57 +303,3 @@ def product(queue, kernel, m, n):
     kernel(queue, a, x, y, np.int32(m), np.int32(n), m=m, n=n)
     cl.enqueue_copy(queue, found, y)
     return found
-
-
-def compiled(folder, headers, compiler):
-    """A library with the functions of the headers' dispatchers, over FEATURES, by ctypes."""
-    lines = ["#ifdef __cplusplus", 'extern "C" {', "#endif"]
-    for name, text in headers.items():
-        (folder / f"{name}.h").write_text(text)
-        given = f"int64_t m, int64_t n, double s, enum {name}_t t"
-        lines += [
-            f'#include "{name}.h"',
-            f"int top_{name}(int *top, int most, {given});" * _has_top(name, text),
-            f"int select_{name}({given}); int applies_{name}(int index, {given});",
-            f"int select_{name}({given}) {{ return {name}_select(m, n, s, t); }}",
-            f"int top_{name}(int *top, int most, {given}) "
-            f"{{ return {name}_select_top(top, most, m, n, s, t); }}" * _has_top(name, text),
-            f"int applies_{name}(int index, {given}) "
-            f"{{ return {name}_applies(index, m, n, s, t); }}",
-        ]
-    lines += ["#ifdef __cplusplus", "}", "#endif"]
-    (folder / "all.c").write_text("\n".join(lines) + "\n")
-    library = folder / "all.so"
-    command = [*compiler, *STRICT, "-shared", "-fPIC", "all.c", "-o", str(library), "-lm"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    loaded = ctypes.CDLL(str(library))
-    for name in headers:
-        getattr(loaded, f"select_{name}").argtypes = _C_TYPES
-        if _has_top(name, headers[name]):
-            getattr(loaded, f"top_{name}").argtypes = (
-                ctypes.POINTER(ctypes.c_int),
-                ctypes.c_int,
-                *_C_TYPES,
-            )
-        getattr(loaded, f"applies_{name}").argtypes = (ctypes.c_int, *_C_TYPES)
-    return loaded
-
-
-def _has_top(name, header):
-    return f"{name}_select_top(" in header
-
-
-def top_of(library, dispatcher, values, most):
-    """What the header lists, of up to so many."""
-    found = (ctypes.c_int * most)() if most > 0 else None
-    top = getattr(library, f"top_{dispatcher.name}")
-    count = top(found, most, *c_arguments(dispatcher, values))
-    return list(found[:count]) if found else []
-
-
-def c_arguments(dispatcher, given):
-    """An input as the C functions take it: a word is its index, that of others behind them."""
-    words = dispatcher.feature("t").words
-    word = words.index(str(given["t"])) if given["t"] in words else len(words)
-    return given["m"], given["n"], given["s"], word

@@ -1,6 +1,5 @@
 """A space of faults planted in a kernel (see data/faults), and a wait for processes."""
 
-import os
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -54,14 +53,6 @@ def descendants(pid):
             for child in map(int, task.read_text().split()):
                 found |= {child} | descendants(child)
     return found
-
-
-def program_of(pid):
-    """Return the path of a process's program; empty where it has ended."""
-    try:
-        return os.readlink(f"/proc/{pid}/exe")
-    except OSError:
-        return ""
 
 
 def until(condition):

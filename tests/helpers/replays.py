@@ -1,9 +1,8 @@
 """Spaces and recordings by formula: a real search in milliseconds, with nothing launched."""
 
-import dataclasses
 import math
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from harness.analysis.coverage import input_reports
@@ -177,9 +176,7 @@ class FormulaMeasurer(ReplayMeasurer):
 
 
 def _interleaved(measurement, rounds, seeds):
-    return dataclasses.replace(
-        measurement, timing=in_occasions((measurement.time_s,) * rounds, seeds)
-    )
+    return replace(measurement, timing=in_occasions((measurement.time_s,) * rounds, seeds))
 
 
 def in_occasions(samples_s, seeds):

@@ -1,8 +1,8 @@
 """Python callables on a GPU, over the stand-in for its driver and a stand-in for CuPy."""
 
-import contextlib
 import re
 import sys
+from contextlib import closing
 from unittest.mock import Mock
 
 import pytest
@@ -96,7 +96,7 @@ def measure(stub, spec, kernels_here):
     assert environment.platform.startswith("cupy, CUDA events, CUDA 1")
     assert environment.compiler.startswith("cupy 13.6, Python 3.")
     space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, measurer.compiler)
-    with contextlib.closing(measurer):
+    with closing(measurer):
         yield lambda how: measurer.measure(space, GIVEN, Config({"HOW": how}), None)
     sys.modules.pop("cupy")
 

@@ -10,9 +10,10 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import Launch, Program
 from harness.core.records import Outcome
 from harness.measure.bound import ZONE_BYTES, StrayWrite, stray_write, zone_bytes, zone_content
+from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.process.child import ChildLost
 from harness.measure.trial.occasions import Block
-from tests.helpers.fake_kernels import DeviceBackend, fake_job, fake_worker
+from tests.helpers.fake_kernels import FOUR, DeviceBackend, fake_job
 from tests.helpers.fakes import FakeCompiler, FakeDevice
 
 OVERRUN = StrayWrite("y", 1670, behind=True)
@@ -94,7 +95,10 @@ def device():
 @pytest.fixture
 def worker(tmp_path, device):
     """A worker with the data of an input on a device that can be spoilt."""
-    return fake_worker(tmp_path, device, HOST)
+    (tmp_path / "twice.py").write_text(HOST)
+    worker = DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device))
+    worker.prepare(tmp_path / "twice.py", FOUR)
+    return worker
 
 
 def outcome_of(worker, kernel):
@@ -174,19 +178,19 @@ FLOATS = ("float16", "float32", "float64", "complex64", "complex128")
 PAIR = np.dtype([("a", np.float32), ("b", np.int32), ("c", np.int32)])
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, "longdouble", "int8", "uint16", "int64", "bool", PAIR])
-@pytest.mark.parametrize("behind", [False, True])
-@pytest.mark.parametrize("elements", [1, 2, 63])
-def test_stray_write_is_in_elements(dtype, behind, elements):
-    dtype = np.dtype(dtype)
-    zone = zone_content("y", dtype).copy()
-    assert zone.shape == (ZONE_BYTES,)
-    assert stray_write("y", dtype, zone, zone_content("y", dtype), behind) is None
-    size = elements * dtype.itemsize
-    near = zone[:size] if behind else zone[-size:]
-    near[:] = 0
-    result = stray_write("y", dtype, zone, zone_content("y", dtype), behind)
-    assert result == StrayWrite("y", elements, behind)
+def test_stray_write_is_in_elements():
+    for dtype, behind, elements in itertools.product(
+        [*FLOATS, "longdouble", "int8", "uint16", "int64", "bool", PAIR], [False, True], [1, 2, 63]
+    ):
+        dtype = np.dtype(dtype)
+        zone = zone_content("y", dtype).copy()
+        assert zone.shape == (ZONE_BYTES,)
+        assert stray_write("y", dtype, zone, zone_content("y", dtype), behind) is None
+        size = elements * dtype.itemsize
+        near = zone[:size] if behind else zone[-size:]
+        near[:] = 0
+        result = stray_write("y", dtype, zone, zone_content("y", dtype), behind)
+        assert result == StrayWrite("y", elements, behind)
 
 
 def test_every_second_floating_point_number_of_a_zone_is_nan():

@@ -141,17 +141,15 @@ def test_broken_pycuda_is_replaced(imports):
     assert load_driver().package.startswith("cuda-bindings ")
 
 
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
+def test_driver_version_is_read_from_the_kernel(tmp_path):
+    cases = [
         ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19", "535.104.05"),
         ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Rel", "580.65.06"),
         ("GCC version:  gcc version 12.2.0", None),
-    ],
-)
-def test_driver_version_is_read_from_the_kernel(text, version, tmp_path):
-    (tmp_path / "version").write_text(text)
-    assert driver_version(tmp_path / "version") == version
+    ]
+    for text, version in cases:
+        (tmp_path / "version").write_text(text)
+        assert driver_version(tmp_path / "version") == version
     assert driver_version(tmp_path / "nowhere") is None
 
 

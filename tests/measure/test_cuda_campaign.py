@@ -1,8 +1,8 @@
 """CUDA from end to end: real compilers, real calls, processes; a GPU or its stand-in."""
 
 import contextlib
-import dataclasses
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -119,7 +119,7 @@ def test_named_gpu_is_opened_and_others_that_use_it_are_noted(stub, nvml, monkey
         nvmlDeviceGetComputeRunningProcesses=[[[4711, 1 << 30]]],
     )
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
-    backend = dataclasses.replace(choose_one("cuda", ["1"]), cuda_compiler=NVRTC)
+    backend = replace(choose_one("cuda", ["1"]), cuda_compiler=NVRTC)
     worker = DeviceWorker(backend)
     facts = worker.describe()
     assert facts.environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"

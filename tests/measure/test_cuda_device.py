@@ -349,18 +349,16 @@ def test_blocking_launches_are_refused(stub, monkeypatch):
         CudaDevice()
 
 
-@pytest.mark.parametrize(
-    ("rule", "message"),
-    [
+def test_device_that_cannot_be_opened_is_unavailable(stub, fail):
+    cases = [
         ("cuModuleLoadData@1:221", "PTX"),
         ("cuModuleLoadData@1:2", "no memory left"),
         ("cuDevicePrimaryCtxRetain@1:101", "device 0 .* ordinal"),
-    ],
-)
-def test_device_that_cannot_be_opened_is_unavailable(stub, fail, rule, message):
-    fail(rule)
-    with pytest.raises(BackendUnavailable, match=message):
-        CudaDevice()
+    ]
+    for rule, message in cases:
+        fail(rule)
+        with pytest.raises(BackendUnavailable, match=message):
+            CudaDevice()
 
 
 # ------------------------------------------------------------------------- the empty kernel
@@ -477,18 +475,16 @@ def test_kernel_that_fails_makes_the_device_unhealthy(code, device, module, fail
     assert not device.healthy
 
 
-@pytest.mark.parametrize(
-    ("launch", "reason"),
-    [
+def test_launch_that_cannot_be_is_refused_before_any_runs(device, module, stub):
+    cases = [
         (Launch("add", (32, 33), (1, 1), ()), "1,056 .* 1,024"),
         (Launch("narrow", (65,), (1,), ("z",)), "launch bounds.* 64"),
         (Launch("add", (32,), (1,), ("q",)), "q.* x, y, z, n"),
-    ],
-)
-def test_launch_that_cannot_be_is_refused_before_any_runs(launch, reason, device, module, stub):
-    with pytest.raises(LaunchFailed, match=reason):
-        device.launch(module, [ADD, launch])
-    assert not [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
+    ]
+    for launch, reason in cases:
+        with pytest.raises(LaunchFailed, match=reason):
+            device.launch(module, [ADD, launch])
+        assert not [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
 
 
 def test_binary_with_too_much_shared_memory_is_refused_before_the_driver_is_called(device, stub):

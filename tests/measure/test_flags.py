@@ -121,25 +121,23 @@ def test_constraints_of_the_space_may_name_the_catalogue_s_flags(load):
     assert not is_legal(spec, maxrregcount=72)
 
 
-@pytest.mark.parametrize(
-    ("compiler", "flags", "levels"),
-    [
+def test_levels_that_a_catalogue_names_are_baselines(load):
+    cases = [
         ("nvcc", "default", [f"-Xptxas --opt-level={level}" for level in (0, 1, 2)]),
         ("nvcc", "exact", [f"-Xptxas --opt-level={level}" for level in (1, 2)]),
         ("nvcc", "[default, -opt_level]", []),
         ("opencl", "[cl_nv_opt_level]", [f"-cl-nv-opt-level {level}" for level in range(4)]),
         ("gcc", "[exact, {opt_level: {values: [2, s]}}]", ["-O2"]),
         ("clang++", "levels", [f"-O{level}" for level in range(4)]),
-    ],
-)
-def test_levels_that_a_catalogue_names_are_baselines(load, compiler, flags, levels):
-    text = KERNEL if compiler in ("nvcc", "opencl") else PROGRAM.replace("gcc", compiler)
-    spec = load(text, f"flags: {{{compiler}: {flags}}}")
-    found = spec.baselines_for(compiler)
-    assert list(found) == levels
-    space = space_with(spec, compiler)
-    for config in found.values():
-        assert space.is_legal(space.canonical(config))
+    ]
+    for compiler, flags, levels in cases:
+        text = KERNEL if compiler in ("nvcc", "opencl") else PROGRAM.replace("gcc", compiler)
+        spec = load(text, f"flags: {{{compiler}: {flags}}}")
+        found = spec.baselines_for(compiler)
+        assert list(found) == levels
+        space = space_with(spec, compiler)
+        for config in found.values():
+            assert space.is_legal(space.canonical(config))
 
 
 def test_level_that_the_compiler_refuses_is_no_baseline(load):
@@ -203,19 +201,17 @@ def test_program_that_is_built_by_something_else_cannot_be_asked(load):
     assert fitted_to_program(spec) == spec
 
 
-@pytest.mark.parametrize(
-    ("flags", "verify", "is_exact"),
-    [
+def test_flags_that_change_no_values_must_give_the_same_bits(load):
+    cases = [
         ("exact", "{}", True),
         ("default", "{}", False),
         ("exact", "{against: reference}", False),
         ("default", "{against: baseline}", True),
-    ],
-)
-def test_flags_that_change_no_values_must_give_the_same_bits(load, flags, verify, is_exact):
-    spec = load(KERNEL, f"flags: {{nvcc: {flags}}}\nverify: {verify}")
-    assert spec.is_bit_exact("nvcc") is is_exact
-    assert spec.must_be_bit_exact is (verify == "{against: baseline}")
+    ]
+    for flags, verify, is_exact in cases:
+        spec = load(KERNEL, f"flags: {{nvcc: {flags}}}\nverify: {verify}")
+        assert spec.is_bit_exact("nvcc") is is_exact
+        assert spec.must_be_bit_exact is (verify == "{against: baseline}")
 
 
 def test_verification_bit_for_bit_is_another_measurement(load):
@@ -283,21 +279,19 @@ def program_of(spec, value):
 # --------------------------------------------------------------------------------- the values
 
 
-@pytest.mark.parametrize(
-    ("flags", "option"),
-    [
+def test_option_is_that_of_the_catalogue_name_or_space(loaded):
+    cases = [
         ("{controls: {files: packs/*.acf}}", "--apply-controls={value}"),
         ("{ptxas-controls: {files: packs/*.acf}}", "-Xptxas --apply-controls={value}"),
         ("{apply-controls: {files: packs/*.acf}}", "--apply-controls={value}"),
         ("[restrict, {controls: {files: packs/*.acf}}]", "--apply-controls={value}"),
         ('[{mine: {files: packs/*.acf, option: "-X {value}"}}]', "-X {value}"),
-    ],
-)
-def test_option_is_that_of_the_catalogue_name_or_space(loaded, flags, option):
-    spec = loaded(f"flags: {{nvcc: {flags}}}")
-    flag = list(flags_of(spec, "nvcc").values())[-1]
-    assert (flag.option, flag.default) == (option, None)
-    assert flag.values == (None, "fast.acf", "slow.acf")
+    ]
+    for flags, option in cases:
+        spec = loaded(f"flags: {{nvcc: {flags}}}")
+        flag = list(flags_of(spec, "nvcc").values())[-1]
+        assert (flag.option, flag.default) == (option, None)
+        assert flag.values == (None, "fast.acf", "slow.acf")
 
 
 def test_files_of_a_catalogue_exclude_each_other(loaded):

@@ -1,6 +1,6 @@
 """Measuring in a process of its own: faults planted in kernels, and devices that fail."""
 
-import contextlib
+from contextlib import closing
 from unittest import mock
 
 import pytest
@@ -24,7 +24,7 @@ def faults():
 def local(faults):
     """A measurer on PoCL, which builds and runs in processes that kernels may end."""
     pytest.importorskip("pyopencl")
-    with contextlib.closing(KernelMeasurer(faults, choose_one("opencl"))) as measurer:
+    with closing(KernelMeasurer(faults, choose_one("opencl"))) as measurer:
         yield measurer
 
 

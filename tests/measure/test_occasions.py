@@ -117,13 +117,13 @@ class BindingDevice(FakeDevice):
         self.binds += 1
 
 
-@pytest.mark.parametrize(("seeds", "rounds", "loads"), [((2, 2, 3), (2, 1, 1), 3), ((0,), (), 0)])
-def test_every_occasion_loads_and_allocates_anew_but_the_only_one(measured, seeds, rounds, loads):
-    device = BindingDevice()
-    result = measured(device, seeds)
-    assert [m.timing.occasions for m in result] == [rounds] * 2
-    # The data of the search is bound first: the arguments' names are asked for.
-    assert (device.unloads, device.binds) == (loads, 1 + loads)
+def test_every_occasion_loads_and_allocates_anew_but_the_only_one(measured):
+    for seeds, rounds, loads in [((2, 2, 3), (2, 1, 1), 3), ((0,), (), 0)]:
+        device = BindingDevice()
+        result = measured(device, seeds)
+        assert [m.timing.occasions for m in result] == [rounds] * 2
+        # The data of the search is bound first: the arguments' names are asked for.
+        assert (device.unloads, device.binds) == (loads, 1 + loads)
 
 
 def test_occasions_of_a_seed_have_two_sets_of_data_the_search_one(measured):

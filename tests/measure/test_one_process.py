@@ -1,7 +1,7 @@
 """Measurers of two versions of a kernel in one process, as a rerun compares them."""
 
-import contextlib
 import sys
+from contextlib import closing
 from unittest import mock
 
 import numpy as np
@@ -77,9 +77,9 @@ def test_a_measurer_beside_another_one_uses_its_process(tmp_path):
         specs.append(write_fake(tmp_path / name, host=FAKE_HOST.replace("rng.random(", data)))
     with (
         mock.patch.object(FakeBackend, "open_device", side_effect=FakeDevice) as opened,
-        contextlib.closing(KernelMeasurer(specs[0], backend)) as first,
+        closing(KernelMeasurer(specs[0], backend)) as first,
     ):
-        with contextlib.closing(KernelMeasurer(specs[1], backend, first)) as second:
+        with closing(KernelMeasurer(specs[1], backend, first)) as second:
             for _ in range(2):
                 measure_default(first, specs[0])
                 measure_default(second, specs[1])

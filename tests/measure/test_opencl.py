@@ -1,11 +1,11 @@
 """OpenCL beyond the contract: includes, arguments that do not fit, logs, caches."""
 
 import ctypes
-import dataclasses
 import os
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +65,7 @@ def run(device, compiler):
     def launched(launch, arguments):
         device.bind(arguments)
         named = launch.arguments or tuple(arguments)
-        device.launch(module, [dataclasses.replace(launch, arguments=named)])
+        device.launch(module, [replace(launch, arguments=named)])
 
     return launched
 
@@ -88,20 +88,18 @@ def write(tmp_path):
     return written
 
 
-@pytest.mark.parametrize(
-    ("text", "headers", "place"),
-    [
+def test_messages_name_the_line_in_and_after_an_include(write, compiler):
+    cases = [
         ('\n#include "k.h"\n\nint bad = wrong;\n', {"k": "#define K 1\n\n\n"}, r"source\.cl:4:11"),
         (
             '#include "k.h"\n',
             {"k": '#include "deep/m.h"\n\nint bad = wrong;\n', "deep__m": ""},
             r"k\.h:3:11",
         ),
-    ],
-)
-def test_messages_name_the_line_in_and_after_an_include(write, compiler, text, headers, place):
-    with pytest.raises(BuildFailed, match=rf"{place}: .*'wrong'"):
-        compiler.compile(write(f'#line 1 "source.cl"\n{text}', **headers))
+    ]
+    for text, headers, place in cases:
+        with pytest.raises(BuildFailed, match=rf"{place}: .*'wrong'"):
+            compiler.compile(write(f'#line 1 "source.cl"\n{text}', **headers))
 
 
 def test_include_is_looked_for_beside_the_including_file_first(write):
@@ -183,7 +181,7 @@ def test_launch_that_does_not_fit_the_kernel_fails_and_the_next_one_works(device
 
 
 def test_a_launch_is_checked_again_with_other_arguments(device, run):
-    launch = dataclasses.replace(F, arguments=("y", np.int32(3), np.float32(2)))
+    launch = replace(F, arguments=("y", np.int32(3), np.float32(2)))
     for _ in range(2):
         run(launch, {"y": Y.copy()})
         assert device.read("y")[:8].tolist() == [6] * 8

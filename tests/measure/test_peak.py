@@ -1,7 +1,7 @@
 """The work of a space, the peak of a device, and times that are below what the peak allows."""
 
-import contextlib
-import dataclasses
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,8 +89,8 @@ def test_where_nothing_measures_the_peak_there_are_rates_alone(
 def test_registers_that_spill_are_observed():
     job = fake_job()
     assert "spill_bytes" not in job.observed()
-    build = dataclasses.replace(job.binary.build, spill_bytes=192)
-    spilling = dataclasses.replace(job, binary=dataclasses.replace(job.binary, build=build))
+    build = replace(job.binary.build, spill_bytes=192)
+    spilling = replace(job, binary=replace(job.binary, build=build))
     assert spilling.observed()["spill_bytes"] == 192
 
 
@@ -111,7 +111,7 @@ def test_pocls_peak_is_measured_once_and_kept(tmp_path, own_cache, monkeypatch):
     y[get_global_id(0)] = 2 * x[get_global_id(0)] + 0 * V;
 }"""
     spec = write_fake(tmp_path, kernel, FAKE_SPACE + WORK)
-    with contextlib.closing(KernelMeasurer(spec, backend)) as local:
+    with closing(KernelMeasurer(spec, backend)) as local:
         space = ConstrainedSpace.of(spec, FOUR, local.limits, local.compiler)
         result = local.measure(space, FOUR, space.default, None)
         assert_ok(result)
@@ -120,7 +120,7 @@ def test_pocls_peak_is_measured_once_and_kept(tmp_path, own_cache, monkeypatch):
         assert 0.1 < peaks[1] < 1e5
         assert not any("peak" in notice for notice in local.notices)
     monkeypatch.delattr(measurers, "measure_peak")
-    with contextlib.closing(KernelMeasurer(spec, backend)) as local:
+    with closing(KernelMeasurer(spec, backend)) as local:
         again = local.measure(space, FOUR, space.default, None)
         assert again.observed["peak_gb_per_s"] == peaks[0]
 
@@ -131,9 +131,9 @@ def test_a_python_callable_has_the_peak_of_opencl_on_its_cpu(own_cache, monkeypa
     monkeypatch.setattr(measurers, "measure_peak", measure_peak)
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")
     spec, problem = load_spec(CALLABLE), Input({"n": 100, "work_ms": 0})
-    spec = dataclasses.replace(spec, work=Work.model_validate({"bytes": "16 * n"}))
+    spec = replace(spec, work=Work.model_validate({"bytes": "16 * n"}))
     local, _ = open_measurer(spec, "auto")
-    with contextlib.closing(local):
+    with closing(local):
         space = ConstrainedSpace.of(spec, problem, local.limits, local.compiler)
         measured = local.measure(space, problem, space.default, None)
         assert_ok(measured)

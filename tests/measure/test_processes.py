@@ -274,7 +274,7 @@ def test_result_of_any_size_comes_back():
 
 
 def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch):
-    fork, forked = os.fork, list[int]()
+    fork, forked = os.fork, []
 
     def noting():
         forked.append(fork())

@@ -1,6 +1,6 @@
 """Times that a program reports and its process contradicts."""
 
-import dataclasses
+from dataclasses import replace
 
 from harness.core.observations import UNTIMED
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
@@ -41,6 +41,6 @@ def test_a_gain_that_may_be_chance_is_not_refused():
 
 
 def test_a_process_that_is_timed_itself_needs_no_other_clock():
-    found = dataclasses.replace(measured(1, 0.1, 2.0), observed={})
-    default = dataclasses.replace(DEFAULT, observed={})
+    found = replace(measured(1, 0.1, 2.0), observed={})
+    default = replace(DEFAULT, observed={})
     assert without_unshown_gain(found, default) is found

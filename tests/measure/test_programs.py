@@ -1,7 +1,6 @@
 """Programs in place of kernels: sandboxed, timed, verified, and proved where implausible."""
 
 import contextlib
-import dataclasses
 import errno
 import hashlib
 import json
@@ -14,6 +13,7 @@ import sys
 import textwrap
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -164,7 +164,7 @@ def test_file_beyond_its_limit_ends_a_command(tmp_path):
 
 def test_deadline_kills_children_and_what_has_left_the_group(tmp_path):
     script = "setsid sh -c 'echo $$ > one; exec sleep 60' & sh -c 'echo $$ > two; exec sleep 60'"
-    bounds = dataclasses.replace(BOUNDS, deadline_s=0.5)
+    bounds = replace(BOUNDS, deadline_s=0.5)
     ended = run_command(["sh", "-c", script], tmp_path, tmp_path, bounds)
     assert ended.status is None
     for name in ("one", "two"):
@@ -225,7 +225,7 @@ def test_process_that_is_terminated_takes_its_command_along(tmp_path):
 def test_memory_beyond_the_limit_is_refused(tmp_path):
     words = ["dd", "if=/dev/zero", "of=/dev/null", "bs=100M", "count=1"]
     assert run_command(words, tmp_path, tmp_path, BOUNDS).status == 0
-    bounds = dataclasses.replace(BOUNDS, memory_bytes=50 << 20)
+    bounds = replace(BOUNDS, memory_bytes=50 << 20)
     assert run_command(words, tmp_path, tmp_path, bounds).status == 1
     assert "memory" in (tmp_path / STDERR).read_text()
 
@@ -245,39 +245,39 @@ def test_what_is_no_program_cannot_start(tmp_path):
 # ---------------------------------------------------------------------------------- its time
 
 
+FIELD = TimeField(json_field="t", unit="s")
+NUMBER = TimePattern(pattern=r"t (\d)", unit="s")
+
+
 def read_s(folder, text, how):
     (folder / STDOUT).write_text(text)
     return reported_s(how, Written(folder, folder))
 
 
-@pytest.mark.parametrize(
-    ("text", "how", "seconds"),
-    [
+def test_time_read(tmp_path):
+    cases = [
         ("a\ntook 2.5e1 ms\n", TimePattern(pattern="^took (.*) ms$", unit="ms"), 0.025),
         ('log\n{"t": {"run": 3}}\n', TimeField(json_field="t.run", unit="us"), 3e-6),
         ('{"t":\n "4"}', TimeField(json_field="t", unit="ns"), 4e-9),
-    ],
-)
-def test_time_read(tmp_path, text, how, seconds):
-    assert read_s(tmp_path, text, how) == pytest.approx(seconds, rel=1e-12)
+    ]
+    for text, how, seconds in cases:
+        assert read_s(tmp_path, text, how) == pytest.approx(seconds, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("text", "how", "message"),
-    [
-        ("t 1 t 2", TimePattern(pattern=r"t (\d)", unit="s"), "matches 2 times in stdout"),
-        ("nothing", TimePattern(pattern=r"t (\d)", unit="s"), "matches nowhere in stdout"),
-        ("t 0", TimePattern(pattern=r"t (\d)", unit="s"), "finds is '0', expected a number of s"),
+def test_wrong_times(tmp_path):
+    cases = [
+        ("t 1 t 2", NUMBER, "matches 2 times in stdout"),
+        ("nothing", NUMBER, "matches nowhere in stdout"),
+        ("t 0", NUMBER, "finds is '0', expected a number of s"),
         ("t x", TimePattern(pattern=r"t (.)", unit="s"), "finds is 'x', expected a number"),
-        ("1", TimeField(json_field="t", unit="s"), "neither the whole nor the last line"),
-        ('{"u": 1}', TimeField(json_field="t", unit="s"), "has no `t`; there is u"),
-        ('{"t": true}', TimeField(json_field="t", unit="s"), "finds is True, expected a number"),
+        ("1", FIELD, "neither the whole nor the last line"),
+        ('{"u": 1}', FIELD, "has no `t`; there is u"),
+        ('{"t": true}', FIELD, "finds is True, expected a number"),
         ("", TimePattern(pattern="(1)", unit="s", read="f"), "did not write the file `f`"),
-    ],
-)
-def test_wrong_times(tmp_path, text, how, message):
-    with pytest.raises(LaunchFailed, match=message):
-        read_s(tmp_path, text, how)
+    ]
+    for text, how, message in cases:
+        with pytest.raises(LaunchFailed, match=message):
+            read_s(tmp_path, text, how)
 
 
 # --------------------------------------------------------------------------------- its output
@@ -327,8 +327,8 @@ def test_all_beside_the_time_of_a_json_object_is_compared():
         ('result 42\n{"t": 2, "n": 5, "id": 7}\n', r"line \d, word \d of stdout is 5, expected 1"),
     ]
     for found, message in cases:
-        verify, time = ProgramVerify(ignore='"id"'), TimeField(json_field="t", unit="s")
-        expected = Expected(b'result 42\n{"t": 1, "n": 1, "id": 6}\n', verify, time)
+        verify = ProgramVerify(ignore='"id"')
+        expected = Expected(b'result 42\n{"t": 1, "n": 1, "id": 6}\n', verify, FIELD)
         with raises_where(message, WrongOutput):
             expected.check(found.encode())
 
@@ -672,9 +672,8 @@ def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path):
     assert spec.baselines_for("nvcc") == {}
 
 
-@pytest.mark.parametrize(
-    ("flag", "levels"),
-    [
+def test_level_is_recognised_by_its_spelling(tmp_path):
+    cases = [
         ('level: {values: [1, s], option: "-O{value}"}', ["-O1"]),
         ('level: {values: ["2"], option: "-Xptxas -opt-level {value}"}', ["2"]),
         ('level: {values: [3], option: "--ptxas-options=-O{value}"}', ["3"]),
@@ -683,13 +682,12 @@ def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path):
         ("O3: boolean", ["-O3"]),
         ('level: {values: [0, 1], option: "--register-usage-level={value}"}', []),
         ('level: {values: [0, 1], option: "-fNO{value}"}', []),
-    ],
-)
-def test_level_is_recognised_by_its_spelling(tmp_path, flag, levels):
+    ]
     line = 'level: {values: [0, 1, 2, 3, fast], option: "-O{value}"}'
-    found = load_spec(write_c(tmp_path, C_SPACE.replace(line, flag))).baselines_for("gcc")
-    assert len(found) == len(levels)
-    assert all(name.endswith(level) for name, level in zip(found, levels, strict=True))
+    for flag, levels in cases:
+        found = load_spec(write_c(tmp_path, C_SPACE.replace(line, flag))).baselines_for("gcc")
+        assert len(found) == len(levels)
+        assert all(name.endswith(level) for name, level in zip(found, levels, strict=True))
 
 
 # ------------------------------------------------------------------------------------- commands

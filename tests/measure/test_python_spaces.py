@@ -1,7 +1,7 @@
 """The committed spaces of Python callables, and kernels of Triton in its interpreter; they need the
 packages that they name."""
 
-import contextlib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,7 @@ def measured_configs(spec, changes):
     """Measure the default with these values on the smallest input."""
     problem = min(spec.inputs, key=lambda each: sum(map(float, each.values())))
     measurer, _ = open_measurer(spec, "auto")
-    with contextlib.closing(measurer):
+    with closing(measurer):
         space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
         configs = [space.canonical(Config({**space.default, **each})) for each in changes]
         return [measurer.measure(space, problem, config, None) for config in configs]

@@ -4,14 +4,13 @@
 one wrong operator or bound that the reference must catch.
 """
 
-import dataclasses
 import functools
 import itertools
 import math
 import re
 import shutil
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -139,7 +138,7 @@ def test_corners_compile_without_a_warning(case):
     corners run on OpenCL. To compile one takes as long as to verify it there on all inputs."""
     turn = [path.stem for path in CASES].index(case.name)
     target = target_of(ARCHITECTURES[turn % len(ARCHITECTURES)])
-    spec = dataclasses.replace(spec_of(case), inputs=case.inputs[:1])
+    spec = replace(spec_of(case), inputs=case.inputs[:1])
     space = checked_spaces(spec, target.limits, "nvcc")[spec.inputs[0]]
     config = case.config(space, case.configs[-(turn % 2)])
     assert space.why_illegal(config) is None

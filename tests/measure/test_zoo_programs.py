@@ -3,8 +3,8 @@
 They were written after what is published of agents and of tuned programs that cheat.
 """
 
-import dataclasses
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +46,7 @@ def open_zoo(tmp_path, monkeypatch):
         clock.write_text("")
         result = run_command(*words)
         spent_s = sum(map(float, clock.read_text().split()))
-        return dataclasses.replace(result, wall_s=spent_s, cpu_s=spent_s)
+        return replace(result, wall_s=spent_s, cpu_s=spent_s)
 
     monkeypatch.setattr(building, "run_command", clocked)
     measure_programs_here(monkeypatch)

@@ -1,11 +1,11 @@
 """A PostgreSQL server is written by many at once, and may go away for a while."""
 
 import contextlib
-import dataclasses
 import os
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.postgres
 
 def device(number):
     """A device; the first is that of ENVIRONMENT."""
-    return dataclasses.replace(ENVIRONMENT, device=f"device {number}") if number else ENVIRONMENT
+    return replace(ENVIRONMENT, device=f"device {number}") if number else ENVIRONMENT
 
 
 def claimed(store, number=0):
@@ -114,7 +114,7 @@ def test_files_are_merged_into_servers_and_back(postgres, tmp_path):
     write(tmp_path / "one.db", make_ok(1), make_ok(2))
     write(tmp_path / "two.db", make_ok(2), plan=make_plan(environment=device(2)))
     with opened(postgres) as other:
-        edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
+        edited = replace(SPEC, functions=("mvmul_edited",))
         assert other.choose_campaign(edited, ENVIRONMENT, fresh=False) == 1  # nobody waits for it
         add(other, claimed(other, 1), 2, 3)
         *_, added = merge(postgres, *(tmp_path / name for name in ("one.db", "two.db", "one.db")))
@@ -222,7 +222,7 @@ def lose_the_answer_of_a_commit(url, monkeypatch):
 def test_two_writers_that_wait_for_each_other_go_on(postgres):
     """The server ends one of two transactions that wait for each other's builds."""
     both = threading.Barrier(2, timeout=60)
-    specs = [SPEC, dataclasses.replace(SPEC, functions=("another",))]
+    specs = [SPEC, replace(SPEC, functions=("another",))]
 
     def work(number):
         waits = iter([True])
@@ -310,7 +310,7 @@ def fill(url):
     with opened(url) as store:
         search = claimed(store)
         for number in range(2000):
-            large = dataclasses.replace(make_ok(number), message=os.urandom(20_000).hex())
+            large = replace(make_ok(number), message=os.urandom(20_000).hex())
             store.transact(partial(search.add, large))
 
 

@@ -142,12 +142,12 @@ def test_results_of_several_machines_are_not_mixed(tmp_path, database):
         merge_databases(tmp_path / "out.db", database)
 
 
-@pytest.mark.parametrize("door", [reading, writing])
-def test_other_commands_say_how_to_import_it(database, door):
+def test_other_commands_say_how_to_import_it(database):
     before = database.read_bytes()
-    with pytest.raises(ResultsError, match=r"merge NEW.db .*stock.db"), door(str(database)):
-        pass
-    assert database.read_bytes() == before
+    for door in (reading, writing):
+        with pytest.raises(ResultsError, match=r"merge NEW.db .*stock.db"), door(str(database)):
+            pass
+        assert database.read_bytes() == before
 
 
 # ---------------------------------------------------------------------------- untrusted

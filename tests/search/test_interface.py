@@ -164,18 +164,17 @@ def test_builds_are_started_together_with_parallel_compile(spec, stock):
 # ---------------------------------------------------------------------------------- results
 
 
-@pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.WRONG_RESULT])
-def test_a_failure_is_never_the_fastest(spec, outcome):
+def test_a_failure_is_never_the_fastest(spec):
     interface = make_interface(spec, FormulaMeasurer())
-    failed = Measurement(interface.space.default, interface.problem, outcome, message="why")
-    result = interface.result(None, failed)
-    assert result.state == ("TIMEOUT" if outcome is Outcome.TIMEOUT else "ERROR")
-    assert result.time == float("inf")
-    assert interface.best is None
+    for outcome, state in ((Outcome.TIMEOUT, "TIMEOUT"), (Outcome.WRONG_RESULT, "ERROR")):
+        failed = Measurement(interface.space.default, interface.problem, outcome, message="why")
+        result = interface.result(None, failed)
+        assert (result.state, result.time) == (state, float("inf"))
+        assert interface.best is None
 
 
 def test_harness_own_driver_measures_through_it(spec, tmp_path, monkeypatch):
-    configs, run, measurer = list[Config](), InputInterface.run, FormulaMeasurer()
+    configs, run, measurer = [], InputInterface.run, FormulaMeasurer()
 
     def noting_run(self, desired_result, *words):
         configs.append(Config(desired_result.configuration.data))
@@ -190,19 +189,17 @@ def test_harness_own_driver_measures_through_it(spec, tmp_path, monkeypatch):
 # ------------------------------------------------------------------- opening and ending it
 
 
-@pytest.mark.parametrize(
-    ("problem", "fact"),
-    [
+def test_a_wrong_input_is_named_before_a_device_is_opened(spec, monkeypatch):
+    cases = [
         ({"m": 16}, r"\(m=16\) .*features m, n$"),
         ({"m": 16, "n": 8, "k": 1}, r"\(m=16, n=8, k=1\)"),
         (16, "input 16 .*features m, n$"),
         ({"m": 16, "n": [8]}, r"\{'m': 16, 'n': \[8\]\}"),
-    ],
-)
-def test_a_wrong_input_is_named_before_a_device_is_opened(problem, fact, spec, monkeypatch):
+    ]
     monkeypatch.setattr("harness.search.interface.open_measurer", None)
-    with pytest.raises(harness.HarnessError, match=fact):
-        MeasurementInterface(spec, problem)
+    for problem, fact in cases:
+        with pytest.raises(harness.HarnessError, match=fact):
+            MeasurementInterface(spec, problem)
 
 
 def test_a_technique_of_harness_is_refused(spec):

@@ -1,7 +1,7 @@
 """Transfer learning: which rows of recordings and of other inputs become source tasks."""
 
-import dataclasses
 import math
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
@@ -241,7 +241,7 @@ def test_features_count_where_all_tasks_and_the_input_have_the_same():
 
 def test_a_run_with_a_warm_start_is_another_run():
     one = recorded("BX", {(7,): [((16,), 1.0)]})
-    other = dataclasses.replace(one, sha256="cd" * 32)
+    other = replace(one, sha256="cd" * 32)
     assert TransferSources([]).technique(("A", "B")) == "A,B"
     assert TransferSources([one, other]).technique(["A"]) == "A (with data of abababab, cdcdcdcd)"
 

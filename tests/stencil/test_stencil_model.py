@@ -1,6 +1,6 @@
 """What a predictor of throughput is trained on, and the order that it gives."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,7 @@ def measured(table):
         observed = {name: row[name] for name in COLUMNS}
         config, timing = Config({"VARIANT": len(rows)}), Timing((row["time_s"],))
         rows.append(Measurement(config, SIZE, Outcome.OK, timing, observed=observed))
-    bare = dataclasses.replace(rows[0], config=Config({"VARIANT": len(rows)}), observed={})
+    bare = replace(rows[0], config=Config({"VARIANT": len(rows)}), observed={})
     late = Measurement(
         Config({"VARIANT": len(rows) + 1}),
         SIZE,
@@ -52,7 +52,7 @@ def url(tmp_path):
     with writing(url) as engine:
         store = Store(engine)
         for program, rows in table.groupby("program"):
-            spec = dataclasses.replace(
+            spec = replace(
                 SPEC, name=program, host_text=program, parameters=(variant,), constraints=(),
                 features=("size",), inputs=(SIZE,), baselines=(),
             )  # fmt: skip

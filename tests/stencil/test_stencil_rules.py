@@ -43,7 +43,6 @@ from tests.helpers.stencil_kernels import (
     DEPTH,
     PROGRAMS,
     definition_of,
-    drawn_range,
     inputs_of,
     wrong,
 )
@@ -126,6 +125,18 @@ def test_any_subset_of_reused_arrays_goes_to_local_memory(pocl):
 
 
 # ---------------------------------------------------------------------------------- composed
+
+
+def drawn_range(expression, rng):
+    """Draw threads: more or fewer than the work, powers of two or not."""
+    used = parallel_extents(expression)
+    local, groups = [1, 1, 1], [1, 1, 1]
+    for kind, dim in used:
+        if kind != "workgroup":
+            local[dim] = rng.choice((1, 3, 4, 8, 17))
+        if kind != "local":
+            groups[dim] = rng.choice((1, 2, 5))
+    return NdRange((local[0], local[1], local[2]), (groups[0], groups[1], groups[2]))
 
 
 def local_numbers(kernel):

@@ -1,7 +1,7 @@
 """After the search: winners on the other inputs, finals, the flags that a winner needs, and what is
 skipped without time."""
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -42,7 +42,7 @@ class OpenCl(FormulaMeasurer):
         measured = super().measure(space, problem, config, best_s)
         flags = sum(value is True for value in config.values())
         samples_s = tuple(s * 0.9**flags for s in measured.timing.samples_s)
-        return dataclasses.replace(measured, timing=Timing(samples_s))
+        return replace(measured, timing=Timing(samples_s))
 
     def measure_interleaved(self, space, problem, configs, rounds, seeds=()):
         self.turns.append(tuple(configs))
@@ -56,7 +56,7 @@ class OpenCl(FormulaMeasurer):
             return Measurement(measured.config, measured.input, outcome, message="interleaved")
         samples = (measured.timing or Timing((1.0,))).samples_s
         of_turn = tuple(samples[k % len(samples)] for k in range(rounds))
-        return dataclasses.replace(measured, timing=in_occasions(of_turn, seeds))
+        return replace(measured, timing=in_occasions(of_turn, seeds))
 
 
 def test_flags_that_do_nothing_are_removed_and_the_answer_is_stored(tmp_path):
@@ -74,7 +74,7 @@ def test_flags_that_do_nothing_are_removed_and_the_answer_is_stored(tmp_path):
     assert results.baselines["fast"]["cl_fast_relaxed_math"] is True
     assert report.baseline_speedups["fast"].value > 1.1
     (problem,) = results.finals
-    other = dataclasses.replace(results)
+    other = replace(results)
     of_others = [m for m in results.finals[problem] if m.config != ablation.winner]
     other.__dict__["finals"] = {problem: of_others}
     assert not other.ablations, "an ablation of another winner is not shown"
@@ -98,8 +98,7 @@ def test_the_single_configuration_and_the_table_have_the_same_name(tmp_path):
     assert all(len(ablation.needed) < 3 for ablation in results.ablations.values())
     findings = Findings(results)
     printed, stored = (
-        [report.best and report.best.config for report in reports]
-        for reports in (done.reports, findings.reports)
+        [report.best.config for report in reports] for reports in (done.reports, findings.reports)
     )
     assert printed == stored
     (part,) = set(stored)

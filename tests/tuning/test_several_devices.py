@@ -1,12 +1,12 @@
 """Several equal devices share the inputs of a campaign, and find what one device finds."""
 
-import dataclasses
 import os
 import random
 import signal
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
@@ -104,7 +104,7 @@ def tuned(folder, devices, text=MANY, limit=8):
     """A campaign on several devices, or on one without a pool; its results as they are stored."""
     measurer = equal(*devices) if len(devices) > 1 else devices[0]
     done = ran(make_spec(folder, text), folder / "r.db", measurer, test_limit=limit)
-    return dataclasses.replace(done, results=read(folder))
+    return replace(done, results=read(folder))
 
 
 def read(folder):
@@ -121,10 +121,7 @@ def stored(results):
 
 
 def verdicts(done):
-    return [
-        (r.problem, r.best and r.best.config, r.baseline and r.baseline.config, r.speedup)
-        for r in done.reports
-    ]
+    return [(r.problem, r.best.config, r.baseline.config, r.speedup) for r in done.reports]
 
 
 ALL = 1000
@@ -286,7 +283,7 @@ def test_crashes_of_one_device_are_not_the_kernels(tmp_path, alone):
 def test_crashes_of_kernels_take_no_device_out(tmp_path):
     done = tuned(tmp_path, [CrashingOffRows(), CrashingOffRows()], SMALL, ALL)
     assert not done.tests.warnings
-    assert all(r.best and r.best.config["LAYOUT"] == "row" for r in done.reports)
+    assert all(r.best.config["LAYOUT"] == "row" for r in done.reports)
 
 
 class Late:
@@ -352,18 +349,16 @@ def test_devices_share_the_time_of_a_campaign(tmp_path):
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]
     assert len(spec.inputs) == 5
     began_s = time.monotonic()
-    limits = {"test_limit": 2000, "stop_at": began_s + 2}
-    reports = ran(spec, tmp_path / "r.db", equal(*devices), **limits).reports
+    done = ran(spec, tmp_path / "r.db", equal(*devices), test_limit=2000, stop_at=began_s + 2)
     assert time.monotonic() - began_s < 30
-    assert all(report.best for report in reports)
+    assert all(report.best for report in done.reports)
 
 
 def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path):
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted()]
-    limits = {"test_limit": 20, "stop_at": time.monotonic() - 1}
-    reports = ran(spec, tmp_path / "r.db", equal(*devices), **limits).reports
+    done = ran(spec, tmp_path / "r.db", equal(*devices), test_limit=20, stop_at=0.0)
     assert not [device.asked for device in devices if device.asked]
-    assert {report.note for report in reports} == {"not measured: the time was up"}
+    assert {report.note for report in done.reports} == {"not measured: the time was up"}
 
 
 def test_devices_that_differ_are_refused():
@@ -372,7 +367,7 @@ def test_devices_that_differ_are_refused():
 
 
 def test_each_thread_finds_its_own_random_numbers():
-    pool, drawn = equal(Scripted(), Scripted()), dict[Input, list[float]]()
+    pool, drawn = equal(Scripted(), Scripted()), {}
     store = SimpleNamespace(commit=lambda: None)
 
     def draw(problem, seed):
