@@ -167,7 +167,11 @@ class FormulaMeasurer(ReplayMeasurer):
         self.asked.append((problem, config))
         if [asked for asked, _ in self.asked].count(problem) > self._broken.get(problem, math.inf):
             raise HostModuleError(BROKEN)
-        return recorded(self._times, problem, config)
+        return self.changed(recorded(self._times, problem, config))
+
+    def changed(self, measured):
+        """Return what else than the formula's time a test measures."""
+        return measured
 
     def measure_interleaved(self, space, problem, configs, rounds, seeds=()):
         """Return the same again, or one sample per round."""
@@ -264,11 +268,16 @@ class Ran:
         return [t.measurement.config for t in self.tests if t.plan.problem == problem]
 
 
+def stored(database):
+    """Return the results of the one campaign in a database."""
+    return the_one(read_results([str(database)]))
+
+
 def results_of(folder, text, measurer=None, **more):
     """Run a campaign on a space of this text; return the results in its database."""
     database = folder / more.pop("database", "r.db")
     ran(make_spec(folder, text), database, measurer, **more)
-    return the_one(read_results([str(database)]))
+    return stored(database)
 
 
 def ran(spec, database, measurer=None, **options):

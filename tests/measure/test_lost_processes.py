@@ -13,7 +13,6 @@ import pytest
 
 from harness.core.records import Outcome
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.results.view import read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.tuning.devices import DevicePool
 from tests.helpers.fake_kernels import FOUR, write_fake
@@ -25,7 +24,7 @@ from tests.helpers.planted import (
     is_running,
     until,
 )
-from tests.helpers.replays import opened
+from tests.helpers.replays import opened, stored
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="needs /proc")]
 
@@ -177,7 +176,7 @@ def tuned(spec, database, devices, when):
 
         display.test = test
         campaign.run()
-    return the_one(read_results([str(database)]))
+    return stored(database)
 
 
 def test_nothing_compiles_while_a_device_measures_and_nothing_twice(tmp_path):
@@ -217,6 +216,6 @@ def test_ctrl_c_ends_the_processes_of_all_devices_at_once(tmp_path):
             tuned(spec, database, devices, when)
         assert len(pids) == 2
         assert not any(map(is_running, pids))
-    results = the_one(read_results([str(database)]))
+    results = stored(database)
     assert len(results.rows) >= 6
     assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from opentuner.search.manipulator import (
@@ -11,7 +12,7 @@ from opentuner.search.manipulator import (
     LogIntegerParameter,
 )
 
-from harness.core.records import Config, Measurement, Outcome
+from harness.core.records import Config, Outcome
 from harness.search import EndReason, driver
 from harness.search.driver import Driver
 from harness.search.manipulator import SpaceManipulator
@@ -280,13 +281,14 @@ def test_what_need_not_end_alike_is_tried_again(spec, tmp_path):
     """What found no memory on the device is, and what hung, with a later deadline."""
 
     class Hanging(FormulaMeasurer):
-        def measure(self, space, problem, config, best_s):
-            measured = super().measure(space, problem, config, best_s)
-            if config["CACHE"]:
-                return Measurement(config, problem, Outcome.TIMEOUT, message="it hung", wall_s=3.0)
-            if config["BLOCK"] == 256:
-                return Measurement(config, problem, Outcome.OUT_OF_MEMORY, message="no room")
-            return measured
+        def changed(self, measured):
+            if measured.config["CACHE"]:
+                fields = {"outcome": Outcome.TIMEOUT, "message": "it hung", "wall_s": 3.0}
+            elif measured.config["BLOCK"] == 256:
+                fields = {"outcome": Outcome.OUT_OF_MEMORY, "message": "no room"}
+            else:
+                return measured
+            return replace(measured, timing=None, **fields)
 
     asked = []
     for timeout_s in (3.0, 3.0, 5.0):

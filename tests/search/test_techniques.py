@@ -1,12 +1,13 @@
 """The project's own techniques: what they test, in which order, how many, and how they end."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from harness import tune
 from harness.core.errors import UsageError
-from harness.core.records import Config, Measurement, Outcome
+from harness.core.records import Config, Outcome
 from harness.search import EndReason, driver
 from harness.search.techniques import steps_up
 from harness.space import ConstrainedSpace
@@ -168,10 +169,9 @@ class Refusing(FormulaMeasurer):
         self._outcome = outcome
         self._everything = everything
 
-    def measure(self, space, problem, config, best_s):
-        measured = super().measure(space, problem, config, best_s)
-        if config["CACHE"] or self._everything:
-            return Measurement(config, problem, self._outcome, message="so it is")
+    def changed(self, measured):
+        if measured.config["CACHE"] or self._everything:
+            return replace(measured, outcome=self._outcome, timing=None, message="so it is")
         return measured
 
 

@@ -9,9 +9,15 @@ from harness.analysis.coverage import input_reports
 from harness.core.records import Measurement, Outcome, Timing
 from harness.report.findings import Findings
 from harness.results.schema import CROSS
-from harness.results.view import read_results, the_one
 from harness.tuning.state import State
-from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, ran, small_space
+from tests.helpers.replays import (
+    FormulaMeasurer,
+    in_occasions,
+    make_spec,
+    ran,
+    small_space,
+    stored,
+)
 
 SPACE = small_space(
     "BLOCK: {values: [16, 64], default: 16}",
@@ -38,9 +44,8 @@ class OpenCl(FormulaMeasurer):
         self.seeds = []
         self._failures = failures or {}
 
-    def measure(self, space, problem, config, best_s):
-        measured = super().measure(space, problem, config, best_s)
-        flags = sum(value is True for value in config.values())
+    def changed(self, measured):
+        flags = sum(value is True for value in measured.config.values())
         samples_s = tuple(s * 0.9**flags for s in measured.timing.samples_s)
         return replace(measured, timing=Timing(samples_s))
 
@@ -69,7 +74,7 @@ def test_flags_that_do_nothing_are_removed_and_the_answer_is_stored(tmp_path):
     assert report.speedup.is_faster
     assert ablation.needed == ("cl_fast_relaxed_math",)
     assert ablation.config["BLOCK"] == 64
-    results = the_one(read_results([str(tmp_path / "r.db")]))
+    results = stored(tmp_path / "r.db")
     assert list(results.ablations.values()) == [ablation]
     assert results.baselines["fast"]["cl_fast_relaxed_math"] is True
     assert report.baseline_speedups["fast"].value > 1.1
@@ -93,15 +98,15 @@ def test_the_single_configuration_and_the_table_have_the_same_name(tmp_path):
     """On each input all but one flag have no effect: no dispatcher names them either."""
     space = SPACE.replace("[{n: 8}]", "[{n: 8}, {n: 16}]")
     done = ran(make_spec(tmp_path, space), tmp_path / "r.db", OpenCl())
-    results = the_one(read_results([str(tmp_path / "r.db")]))
+    results = stored(tmp_path / "r.db")
     assert results.ablations.keys() == results.measured.keys()
     assert all(len(ablation.needed) < 3 for ablation in results.ablations.values())
     findings = Findings(results)
-    printed, stored = (
+    printed, found = (
         [report.best.config for report in reports] for reports in (done.reports, findings.reports)
     )
-    assert printed == stored
-    (part,) = set(stored)
+    assert printed == found
+    (part,) = set(found)
     assert part
     flags = [name for name, value in part.items() if value is True]
     assert flags == ["cl_fast_relaxed_math"]

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable, UsageError
-from harness.core.records import DEVICE_UUID, Environment, Input, Measurement, Outcome
-from harness.results.view import read_results, the_one
+from harness.core.records import DEVICE_UUID, Environment, Input, Outcome
 from harness.tuning.devices import DevicePool
 from harness.tuning.sharing import do_work
 from tests.helpers.planted import until
 from tests.helpers.replays import BROKEN, SPACE, FormulaMeasurer, make_spec, ran
+from tests.helpers.replays import stored as read
 
 
 def inputs(count):
@@ -82,11 +82,10 @@ class Crashing(Scripted):
         """After 15, all crash."""
         return len(self.asked) > 15
 
-    def measure(self, space, problem, config, best_s):
-        measured = super().measure(space, problem, config, best_s)
-        if self.is_wrong(config):
-            return Measurement(config, problem, Outcome.CRASHED, message="it fell off the bus")
-        return measured
+    def changed(self, measured):
+        if not self.is_wrong(measured.config):
+            return measured
+        return replace(measured, outcome=Outcome.CRASHED, timing=None, message="fell off the bus")
 
 
 class CrashingOffRows(Crashing):
@@ -104,11 +103,7 @@ def tuned(folder, devices, text=MANY, limit=8):
     """A campaign on several devices, or on one without a pool; its results as they are stored."""
     measurer = equal(*devices) if len(devices) > 1 else devices[0]
     done = ran(make_spec(folder, text), folder / "r.db", measurer, test_limit=limit)
-    return replace(done, results=read(folder))
-
-
-def read(folder):
-    return the_one(read_results([str(folder / "r.db")]))
+    return replace(done, results=read(folder / "r.db"))
 
 
 def stored(results):
@@ -196,7 +191,7 @@ def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path):
     asked = [pair for device in first for pair in device.asked]
     assert before <= set(asked)
     assert len(asked) - len(before) <= len(first), "only what was being measured is lost"
-    states = {run.state for run in read(tmp_path).runs}
+    states = {run.state for run in read(tmp_path / "r.db").runs}
     assert "interrupted" in states
     assert "running" not in states
 
@@ -212,7 +207,7 @@ def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path):
 
 def pairs(folder):
     """What is stored as measured, in any stage."""
-    return {(m.input, m.config) for m in read(folder).rows.measurements()}
+    return {(m.input, m.config) for m in read(folder / "r.db").rows.measurements()}
 
 
 def test_an_error_of_one_device_ends_the_campaign_and_keeps_what_is_stored(tmp_path):
@@ -322,7 +317,7 @@ def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(tmp_path, alone,
     assert warning.startswith("differs (GPU-other) has joined and is not used")
     assert "`other`" in warning
     assert verdicts(done) == verdicts(alone)
-    assert stored(read(tmp_path)) == stored(alone.results)
+    assert stored(read(tmp_path / "r.db")) == stored(alone.results)
     assert joins.asked
     assert differs.is_closed
     assert not differs.asked
