@@ -20,6 +20,7 @@ from harness.space.constrained import make_program
 from harness.space_file import load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
 from tests.helpers.fakes import FAKE_SPACE, FakeBackend, read_journal
+from tests.helpers.planted import assert_ok
 
 
 def test_second_run_compiles_nothing_until_something_changes(fake_here, tmp_path):
@@ -67,7 +68,7 @@ def test_builds_overlap_measurements_but_where_they_share_its_core(
     configs = list(space)[:4]
     measurer.expect(space, configs[:3])
     for config in configs:
-        assert measurer.measure(space, FOUR, config, None).outcome is Outcome.OK
+        assert_ok(measurer.measure(space, FOUR, config, None))
         measurer.expect(space, configs)
     assert (overlaps(tmp_path / "journal") == 0) == (shares_cpu or not spare)
 

@@ -135,7 +135,7 @@ def test_occasions_of_a_seed_have_two_sets_of_data_the_search_one(measured):
 
 def test_each_launch_draws_one_of_two_sets_of_data(measured):
     device = FakeDevice()
-    assert [m.outcome for m in measured(device, (2,) * 60)] == [Outcome.OK] * 2
+    assert_ok(*measured(device, (2,) * 60))
     contents = [tuple(launch["x"]) for launch in device.launched]
     first, other = dict.fromkeys(contents)
     numbers = [(first, other).index(content) for content in contents]

@@ -75,7 +75,7 @@ def fills_of(device):
 def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_them():
     device = bound_device()
     job = sampled(repeats=60, min_repeats=60)
-    assert measure_kernel(device, DATA, job).outcome is Outcome.OK
+    assert_ok(measure_kernel(device, DATA, job))
     fills = fills_of(device)
     assert len(fills) == len(device.launched) == 61
     assert fills[:3] == list(FILLS)
@@ -120,7 +120,7 @@ def test_kernel_that_writes_only_where_something_holds_is_shown_inout():
     measured = measure_kernel(bound_device(sparse), case, JOB)
     assert_failed(measured, Outcome.WRONG_RESULT, "y[2] was never", "-97.3", 'INOUT = ("y",)')
     declared = replace(case, inout=("y",))
-    assert measure_kernel(bound_device(sparse), declared, JOB).outcome is Outcome.OK
+    assert_ok(measure_kernel(bound_device(sparse), declared, JOB))
 
 
 def test_run_of_several_launches_has_a_tick_for_each():
@@ -275,7 +275,7 @@ def test_twin_is_run_once_for_all_that_are_held_against_it():
     counts = []
     for job in (JOB, compared, compared):
         device.launched.clear()
-        assert measure_kernel(device, case, job).outcome is Outcome.OK
+        assert_ok(measure_kernel(device, case, job))
         counts.append(len(device.launched))
     assert counts == [counts[0], counts[0] + 2, counts[0]]
 

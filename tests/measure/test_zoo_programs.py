@@ -139,7 +139,7 @@ def test_a_seed_finds_what_a_program_remembers(open_zoo, who):
     with open_zoo(text) as opened:
         measure = measure_in(*opened)
         for _ in range(REMEMBERED[who] - 1):
-            assert measure(who).outcome is Outcome.OK
+            assert_ok(measure(who))
         found = measure(who)
     assert_failed(found, Outcome.WRONG_RESULT, "third 0.333333333` is not there")
 
