@@ -302,26 +302,22 @@ def test_files_of_a_catalogue_exclude_each_other(loaded):
     assert spec.selected_flags["nvcc"].changes_values
 
 
-@pytest.mark.parametrize(
-    ("patterns", "names"),
-    [
-        ("packs/fast.acf", ["fast.acf"]),
-        ("[packs/s*.acf, packs/*.acf]", ["fast.acf", "slow.acf"]),
-        ("'**/*.acf'", ["fast.acf", "slow.acf"]),
-        ("packs/*", ["fast.acf", "link", "slow.acf"]),
-    ],
-)
-def test_matching_files_are_values(loaded, packs, tmp_path, patterns, names):
+def test_matching_files_are_values(loaded, packs, tmp_path):
     (packs / "folder").mkdir()
     (tmp_path / "away").write_text("elsewhere")
     (packs / "link").symlink_to(tmp_path / "away")  # followed out of the tree
-    flag = flag_of(loaded(f"flags: {{nvcc: {{controls: {{files: {patterns}}}}}}}"))
-    assert flag.values == (None, *names)
+    for patterns, names in {
+        "packs/fast.acf": ["fast.acf"],
+        "[packs/s*.acf, packs/*.acf]": ["fast.acf", "slow.acf"],
+        "'**/*.acf'": ["fast.acf", "slow.acf"],
+        "packs/*": ["fast.acf", "link", "slow.acf"],
+    }.items():
+        flag = flag_of(loaded(f"flags: {{nvcc: {{controls: {{files: {patterns}}}}}}}"))
+        assert flag.values == (None, *names)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_what_cannot_be_is_one_error_at_its_line(loaded, packs, monkeypatch):
+    cases = [
         ("{controls: {files: nowhere/*.acf}}", r"`nowhere/\*.acf` matches no file; patterns"),
         ("{controls: {files: packs/folde*}}", r"`packs/folde\*` matches no file, only 1 folder"),
         ("{controls: {files: packs/fats.acf}}", r"fats.acf does not exist \(did you mean .*fast."),
@@ -339,9 +335,7 @@ def test_matching_files_are_values(loaded, packs, tmp_path, patterns, names):
         ("[controls]", r"`controls` needs files; write `{controls: {files: PATTERN}}`"),
         ("[{fmad: {files: packs/*.acf}}]", "`fmad` takes no files"),
         ("[{contrls: {files: packs/*.acf}}]", r"did you mean `controls`\?"),
-    ],
-)
-def test_what_cannot_be_is_one_error_at_its_line(loaded, packs, monkeypatch, flags, message):
+    ]
     (packs / "folder").mkdir()
     (packs / "gone.lnk").symlink_to("nothing")
     os.mkfifo(packs / "pipe")
@@ -350,8 +344,9 @@ def test_what_cannot_be_is_one_error_at_its_line(loaded, packs, monkeypatch, fla
     (packs / "same.txt").write_text("one content")
     (packs / "folder" / "same.txt").write_text("another")
     monkeypatch.setattr(space_flags, "MAX_FILE_BYTES", 100)
-    with pytest.raises(SpecError, match=rf"^[^\n]*space.yaml:5: [^\n]*{message}[^\n]*$"):
-        loaded(f"flags: {{nvcc: {flags}}}")
+    for flags, message in cases:
+        with pytest.raises(SpecError, match=rf"^[^\n]*space.yaml:5: [^\n]*{message}[^\n]*$"):
+            loaded(f"flags: {{nvcc: {flags}}}")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")

@@ -203,30 +203,32 @@ def test_a_dispatcher_is_written_that_only_chooses(imported, tmp_path, capsys):
     assert not (out / "mmm_block" / "kernels").exists()
 
 
+class Row(dict):
+    """A row whose other cells are empty."""
+
+    def __missing__(self, name):
+        return None
+
+
 def rows_of(*data, result=MappingProxyType({}), problem=MappingProxyType({}), size=64):
     """The rows of a record with a result for each configuration's data."""
-    ids = range(1, len(data) + 1)
-    cells = ("accuracy", "energy", "size", "confidence", "collection_cost", "time")
     moment = datetime(2020, 1, 1)
-    nothing = {**dict.fromkeys(cells), "collection_date": moment, "state": "OK"}
-    own = {"tuning_run_id": 1, "input_id": 1, "machine_id": 1}
-    results = [{**nothing, **own, "id": n, "configuration_id": n, **result} for n in ids]
-    run = dict.fromkeys(("args", "objective", "name", "end_date", "state"))
+    own = {"tuning_run_id": 1, "input_id": 1, "machine_id": 1, "collection_date": moment}
     tables = {
-        "program": [{"id": 1, "project": "p", "name": "p"}],
-        "program_version": [{"id": 1, "program_id": 1, "version": "1"}],
-        "configuration": [
-            {"id": n, "data": pickle.dumps(value, 2)} for n, value in zip(ids, data, strict=True)
-        ],
-        "machine": [dict.fromkeys(("name", "cpu", "cores", "memory_gb")) | {"id": 1}],
-        "input_class": [{"id": 1, "program_id": 1, "name": "fixed", "size": size}],
-        "input": [{"id": 1, "input_class_id": 1, "path": None, "extra": None, **problem}],
-        "tuning_run": [
-            {**run, "start_date": moment, "id": 1, "program_version_id": 1, "uuid": "a"}
-        ],
-        "result": results,
+        "program": [Row(id=1, project="p", name="p")],
+        "program_version": [Row(id=1, program_id=1, version="1")],
+        "configuration": [],
+        "machine": [Row(id=1)],
+        "input_class": [Row(id=1, program_id=1, name="fixed", size=size)],
+        "input": [Row(id=1, input_class_id=1, **problem)],
+        "tuning_run": [Row(id=1, program_version_id=1, uuid="a", start_date=moment)],
+        "result": [],
         "desired_result": [],
     }
+    for number, value in enumerate(data, start=1):
+        tables["configuration"].append(Row(id=number, data=pickle.dumps(value, 2)))
+        cells = {"id": number, "configuration_id": number, "state": "OK", **own, **result}
+        tables["result"].append(Row(cells))
     return stock_rows({name: {row["id"]: row for row in rows} for name, rows in tables.items()})
 
 
