@@ -185,12 +185,11 @@ def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path):
     assert [problem for problem, _ in measurer.asked].count(lacking) == 1, "by its search"
 
 
-@pytest.mark.parametrize("name", ["UniformRandom", "HillClimb"])
-def test_the_default_is_beside_each_winner_without_crossing(name, tmp_path):
+def test_the_default_is_beside_each_winner_without_crossing(tmp_path):
     """These techniques do not start from the default."""
     spec = make_spec(tmp_path)
-    options = {"technique": [name], "cross": False, "test_limit": 4}
-    found = ran(spec, tmp_path / "r.db", **options)
-    default = found.campaign.space(spec.inputs[0]).default
-    assert crossed(found.campaign) == {(problem, default) for problem in spec.inputs}
-    assert all(report.speedup is not None for report in found.reports)
+    for name in ("UniformRandom", "HillClimb"):
+        found = ran(spec, tmp_path / f"{name}.db", technique=[name], cross=False, test_limit=4)
+        default = found.campaign.space(spec.inputs[0]).default
+        assert crossed(found.campaign) == {(problem, default) for problem in spec.inputs}
+        assert all(report.speedup is not None for report in found.reports)
