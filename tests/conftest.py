@@ -214,7 +214,6 @@ def kernels_here(monkeypatch):
 
 
 @pytest.fixture
-def fake_here(tmp_path, kernels_here):
+def fake_here(kernels_here, fake):
     """Opens measurers of fake devices with these traits, which this process builds and runs for."""
-    with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
-        yield opened
+    return fake

@@ -1,18 +1,19 @@
 """Dispatchers choose as their programs do, in every language; a new one is a FormatContract."""
 
-from __future__ import annotations
-
+import ctypes
 import itertools
 import math
 import random
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
+from harness.constraints.expression import Expression
 from harness.core.records import Config, Value
 from harness.dispatch.c_code import c_header
 from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
@@ -20,18 +21,15 @@ from harness.dispatch.dispatcher import Dispatcher
 from harness.models.columns import Column, ColumnKind, LinearTerm
 from tests.helpers.dispatch_examples import (
     SHAPES,
-    applying,
-    c_arguments,
+    STRICT,
     column_number,
-    compiled,
+    costs_of,
     dispatcher_of,
     drawn_input,
     drawn_program,
-    listed,
     mvmul_program,
+    order_of,
     python_of,
-    selected,
-    top_of,
 )
 
 Features: TypeAlias = Mapping[str, Value]
@@ -67,6 +65,37 @@ UNDEFINED = (
     "abs(m // (n - 5)) >= 0 if n > 2 else m % n",
 )
 """Guards with divisions by zero and roots of negative numbers."""
+
+
+def selected(program, features):
+    """The first of an input's order that applies, else the first of the portfolio that does; None
+    if none does: what written code must return."""
+    among = applying(program, features)
+    return next((index for index in order_of(program, features) if index in among), None)
+
+
+def listed(program, features, most, among):
+    """The candidates that are worth a try, of those that apply: what written code must list."""
+    costs = costs_of(program, features)
+    least = min((costs[index] for index in among), default=0.0)
+    worth = [i for i in sorted(among, key=costs.__getitem__) if costs[i] - least <= math.log(2.0)]
+    if not all(tuned.holds(features[tuned.feature]) for tuned in program.tuned):
+        worth = [*among[:1], *worth]
+    return list(dict.fromkeys(worth))[:most]
+
+
+def applying(program, features):
+    """The candidates whose guards hold."""
+    return [
+        index
+        for index, guards in enumerate(program.guards)
+        if all(_parsed(guard).holds({**program.portfolio[index], **features}) for guard in guards)
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _parsed(guard):
+    return Expression(guard)
 
 
 @dataclass(frozen=True)
@@ -196,16 +225,58 @@ class TestCpp(TestC):
     compiler = ("c++", "-std=c++11", "-x", "c++")
 
 
-def _of_library(library, dispatcher):
-    selecting = getattr(library, f"select_{dispatcher.name}")
-    applying = getattr(library, f"applies_{dispatcher.name}")
+# A function of each dispatcher that ctypes calls.
+EXPORTED = """
+#include "NAME.h"
+EXPORT int select_NAME(GIVEN) { return NAME_select(m, n, s, t); }
+EXPORT int applies_NAME(int index, GIVEN) { return NAME_applies(index, m, n, s, t); }
+"""
+EXPORTED_TOP = """
+EXPORT int top_NAME(int *top, int most, GIVEN) { return NAME_select_top(top, most, m, n, s, t); }
+"""
+GIVEN = "int64_t m, int64_t n, double s, enum NAME_t t"
+EXPORT = """\
+#ifdef __cplusplus
+#define EXPORT extern "C"
+#else
+#define EXPORT
+#endif
+"""
 
-    def select(values):
-        index = selecting(*c_arguments(dispatcher, values))
-        return None if index < 0 else int(index)
+
+def compiled(folder, headers, compiler):
+    """Compile a library with the functions of the headers' dispatchers."""
+    source = EXPORT
+    for name, text in headers.items():
+        (folder / f"{name}.h").write_text(text)
+        source += EXPORTED.replace("GIVEN", GIVEN).replace("NAME", name)
+        if f"{name}_select_top(" in text:
+            source += EXPORTED_TOP.replace("GIVEN", GIVEN).replace("NAME", name)
+    (folder / "all.c").write_text(source)
+    command = [*compiler, *STRICT, "-shared", "-fPIC", "all.c", "-o", "all.so", "-lm"]
+    subprocess.run(command, cwd=folder, check=True)
+    return ctypes.CDLL(str(folder / "all.so"))
+
+
+def _of_library(library, dispatcher):
+    select, applies, top = (f"{what}_{dispatcher.name}" for what in ("select", "applies", "top"))
+    words = dispatcher.feature("t").words
+
+    def call(function, values, *first):
+        """Call a function of an input: a word is its index, that of others behind them."""
+        word = words.index(values["t"]) if values["t"] in words else len(words)
+        sizes = (ctypes.c_int64(values[name]) for name in "mn")
+        return getattr(library, function)(*first, *sizes, ctypes.c_double(values["s"]), word)
+
+    def selected_by(values):
+        index = call(select, values)
+        return None if index < 0 else index
+
+    def top_by(most, values):
+        found = (ctypes.c_int * most)() if most > 0 else None
+        count = call(top, values, found, most)
+        return list(found[:count]) if found else []
 
     return WrittenChoice(
-        select,
-        lambda index, values: bool(applying(index, *c_arguments(dispatcher, values))),
-        lambda most, values: top_of(library, dispatcher, values, most),
+        selected_by, lambda index, values: bool(call(applies, values, index)), top_by
     )

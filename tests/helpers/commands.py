@@ -1,7 +1,5 @@
 """The commands as functions of the words of a command line, which return their exit codes."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from harness.commands.run import run

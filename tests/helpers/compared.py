@@ -1,30 +1,17 @@
 """Databases to compare, of a device with seeded noise, and the command that compares them."""
 
-from __future__ import annotations
-
 import contextlib
-import dataclasses
 import io
 import json
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import jsonschema
 
 from harness.api.documents import document_schema
-from harness.core.records import (
-    Config,
-    Environment,
-    Input,
-    Measurement,
-    Outcome,
-    StopReason,
-    Timing,
-)
+from harness.core.records import Config, Environment, Measurement, Outcome, StopReason, Timing
 from harness.results import CHOICE, COMPLETE, FINAL, INTERRUPTED
 from tests.helpers.commands import compare as main
 from tests.helpers.replays import make_spec, small_space
@@ -40,12 +27,12 @@ class Device:
     `slower` has the factor of each slower input; an infinite one breaks the input.
     """
 
-    def __init__(self, seed: int, slower: Mapping[int, float]) -> None:
+    def __init__(self, seed, slower):
         self._rng, self._slower = random.Random(seed), slower
 
-    def measure(self, given: Input, block: int) -> Measurement:
+    def measure(self, given, block):
         """One occasion of ten samples; 16 is the best block, and 64 the default."""
-        config, ratio = Config({"BLOCK": block}), self._slower.get(int(str(given["n"])), 1.0)
+        config, ratio = Config({"BLOCK": block}), self._slower.get(given["n"], 1.0)
         if ratio == float("inf"):
             return Measurement(config, given, Outcome.BUILD_FAILED, message="\x1b[31mno: 100%")
         time_s = ratio * {16: 1e-3, 32: 4e-3, 64: 2e-3, 128: 3e-3}[block] * self._noise()
@@ -53,32 +40,32 @@ class Device:
         timing = Timing(samples_s, StopReason.INTERLEAVED)
         return Measurement(config, given, Outcome.OK, timing)
 
-    def _noise(self) -> float:
+    def _noise(self):
         return 1 + 1e-3 * self._rng.gauss(0, 1)
 
 
 def tuned(
-    folder: Path,
-    name: str,
-    seed: int,
-    slower: Mapping[int, float] | None = None,
-    environment: Environment = ENVIRONMENT,
-    function: str = "kernel",
-    space: str = SPACE,
-    searched: Sequence[int] = (16, 64),
-    finals: Sequence[int] = (16, 64),
-    chosen: Sequence[int] = (),
-    left_out: Mapping[int, str] | None = None,
-) -> str:
+    folder,
+    name,
+    seed,
+    slower=None,
+    environment=ENVIRONMENT,
+    function="kernel",
+    space=SPACE,
+    searched=(16, 64),
+    finals=(16, 64),
+    chosen=(),
+    left_out=None,
+):
     """Write a database with a search, finals, and the command that asked for all inputs.
 
     Another function makes another program.
     """
     spec = make_spec(folder, space)
     if spec.program is None:
-        spec = dataclasses.replace(spec, functions=(function,))
+        spec = replace(spec, functions=(function,))
     device, left = Device(seed, slower or {}), left_out or {}
-    reasons = {g: left[int(str(g["n"]))] for g in spec.inputs if int(str(g["n"])) in left}
+    reasons = {g: left[g["n"]] for g in spec.inputs if g["n"] in left}
     with opened(folder / name) as store:
         command = store.begin_command(spec, environment, 1)
         for given in spec.inputs:
@@ -99,7 +86,7 @@ def tuned(
     return str(folder / name)
 
 
-def run(*words: str) -> tuple[int, Any]:
+def run(*words):
     """Run the command with --json; return the exit status and the document, which fits its schema.
 
     The text goes to standard error.
@@ -112,5 +99,5 @@ def run(*words: str) -> tuple[int, Any]:
 
 
 @cache
-def _validator() -> jsonschema.Draft202012Validator:
+def _validator():
     return jsonschema.Draft202012Validator(document_schema("compare"))

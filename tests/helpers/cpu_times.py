@@ -25,9 +25,7 @@ class CpuTimes:
         self._start_s = used_s()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self,
-    ):
+    def pytest_runtest_makereport(self):
         """Note in a test's last report what it took; pytest-xdist passes it on."""
         report = yield
         if report.when == "teardown":

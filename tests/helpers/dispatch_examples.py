@@ -1,44 +1,28 @@
 """Dispatchers to write: drawn ones, and a small one of mvmul; and how written code is called."""
 
-from __future__ import annotations
-
-import ctypes
 import importlib.util
 import itertools
 import math
-import random
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from harness.constraints.expression import Expression
-from harness.core.records import Config, Environment, Value
-from harness.dispatch.choice import Choice, CostTree, DispatchProgram, Leaf, Node, Split
+from harness.core.records import Config, Environment
+from harness.dispatch.choice import Choice, CostTree, DispatchProgram, Leaf, Split
 from harness.dispatch.dispatcher import Dispatcher, Provenance
 from harness.dispatch.features import Feature, Type, features_of
-from harness.dispatch.package import (
-    KernelFile,
-    cuda_kernels,
-    files_of,
-    opencl_kernels,
-    write_dispatcher,
-)
+from harness.dispatch.package import cuda_kernels, files_of, opencl_kernels, write_dispatcher
 from harness.dispatch.package import dispatcher_of as dispatcher_for
 from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import usable_devices
 from harness.models.columns import Column, ColumnKind, LinearTerm, TunedRange, column_values
-from harness.space_file import Spec
 
 STRICT = ("-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Werror")
 
@@ -48,8 +32,6 @@ FEATURES = (
     Feature("s", Type.REAL),
     Feature("t", Type.WORD, ("half", "float")),
 )
-_C_TYPES = (ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_int)
-
 COLUMNS = (
     Column(ColumnKind.RAW, ("m",)),
     Column(ColumnKind.RAW, ("s",)),
@@ -96,7 +78,7 @@ PROVENANCE = Provenance(
 CUDA = Environment("cuda", "Stand-in GPU", "CUDA 13.0", "580", "nvrtc 13.0 sm_90")
 
 
-def drawn_input(rng: random.Random) -> dict[str, Value]:
+def drawn_input(rng):
     """In or around the tuned range."""
     return {
         "m": rng.choice((rng.randint(1, 40), rng.randint(-2, 5000))),
@@ -118,9 +100,7 @@ SHAPES = (
 """What chooses, and with how many leaves: each is written in another way."""
 
 
-def drawn_program(
-    rng: random.Random, inputs: Sequence[Mapping[str, Value]], kind: str, leaves: int
-) -> DispatchProgram:
+def drawn_program(rng, inputs, kind, leaves):
     """Its thresholds lie on the columns' values for the inputs, or next to those."""
     count = rng.randint(2, 4)
     orders = list(itertools.permutations(range(count)))
@@ -163,14 +143,12 @@ def drawn_program(
     )
 
 
-def _finite_numbers(column: Column, inputs: Sequence[Mapping[str, Value]]) -> list[float]:
+def _finite_numbers(column, inputs):
     numbers = (column_number(column, given) for given in inputs)
     return [number for number in numbers if math.isfinite(number)]
 
 
-def _tree(
-    rng: random.Random, near: Sequence[Sequence[float]], leaves: int, endings: Sequence[Leaf]
-) -> Node:
+def _tree(rng, near, leaves, endings):
     """Draw a tree whose thresholds are on and beside the numbers `near` of each column."""
     if leaves == 1:
         return rng.choice(endings)
@@ -184,7 +162,7 @@ def _tree(
     )
 
 
-def column_number(column: Column, features: Mapping[str, Value]) -> float:
+def column_number(column, features):
     """The number of one input."""
     first = features[column.features[0]]
     if column.kind is ColumnKind.EQUALS:
@@ -194,14 +172,14 @@ def column_number(column: Column, features: Mapping[str, Value]) -> float:
     numbers = [features[name] for name in column.features]
     assert all(isinstance(number, (int, float)) for number in numbers)
     if column.kind is ColumnKind.TWOS:
-        whole = int(first)  # type: ignore[arg-type]
+        whole = int(first)
         return float(whole & -whole)
     if column.kind is ColumnKind.RATIO:
-        return _ratio(*map(float, numbers))  # type: ignore[arg-type]
-    return math.prod(map(float, numbers))  # type: ignore[arg-type]
+        return _ratio(*map(float, numbers))
+    return math.prod(map(float, numbers))
 
 
-def _ratio(dividend: float, divisor: float) -> float:
+def _ratio(dividend, divisor):
     """Divide as C does; Python raises an error for a division by zero."""
     if divisor != 0:
         return dividend / divisor
@@ -210,15 +188,16 @@ def _ratio(dividend: float, divisor: float) -> float:
     return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
 
 
-def order_of(program: DispatchProgram, features: Mapping[str, Value]) -> Sequence[int]:
+def order_of(program, features):
     """The candidates for an input, best first."""
     if not all(tuned.holds(features[tuned.feature]) for tuned in program.tuned):
         return range(len(program.portfolio))
-    costs = _costs(program, features)
+    costs = costs_of(program, features)
     return sorted(range(len(costs)), key=costs.__getitem__)
 
 
-def _costs(program: DispatchProgram, features: Mapping[str, Value]) -> list[float]:
+def costs_of(program, features):
+    """The cost of each candidate for an input."""
     numbers = [column_number(column, features) for column in program.columns]
     costs = list(program.choice.offsets)
     for tree in program.choice.trees:
@@ -230,46 +209,13 @@ def _costs(program: DispatchProgram, features: Mapping[str, Value]) -> list[floa
     return costs
 
 
-def selected(program: DispatchProgram, features: Mapping[str, Value]) -> int | None:
-    """The first of an input's order that applies, else the first of the portfolio that does; None
-    if none does: what written code must return."""
-    among = applying(program, features)
-    return next((index for index in order_of(program, features) if index in among), None)
-
-
-def listed(
-    program: DispatchProgram, features: Mapping[str, Value], most: int, among: Sequence[int]
-) -> list[int]:
-    """The candidates that are worth a try, of those that apply: what written code must list."""
-    costs = _costs(program, features)
-    least = min((costs[index] for index in among), default=0.0)
-    worth = [i for i in sorted(among, key=costs.__getitem__) if costs[i] - least <= math.log(2.0)]
-    if not all(tuned.holds(features[tuned.feature]) for tuned in program.tuned):
-        worth = [*among[:1], *worth]
-    return list(dict.fromkeys(worth))[:most]
-
-
-def applying(program: DispatchProgram, features: Mapping[str, Value]) -> list[int]:
-    """The candidates whose guards hold."""
-    return [
-        index
-        for index, guards in enumerate(program.guards)
-        if all(_parsed(guard).holds({**program.portfolio[index], **features}) for guard in guards)
-    ]
-
-
-@lru_cache(maxsize=1024)
-def _parsed(guard: str) -> Expression:
-    return Expression(guard)
-
-
-def dispatcher_of(program: DispatchProgram, name: str, **others: Any) -> Dispatcher:
+def dispatcher_of(program, name, **others):
     """A dispatcher over FEATURES."""
     printed = {"title": "an example", "functions": ("f",), "provenance": PROVENANCE, **others}
     return Dispatcher(name=name, features=FEATURES, program=program, **printed)
 
 
-def mvmul_program(guards: tuple[tuple[str, ...], ...] = ((), (), ())) -> DispatchProgram:
+def mvmul_program(guards=((), (), ())):
     """Three configurations of mvmul and a tree of three leaves."""
     configs = [(64, 1, 0), (16, 1, 0), (64, 2, 0)]
     tall = Split(1, 0.75, Leaf((1.0, 2.0, 0.0), 5), Leaf((0.0, 1.0, 2.0), 1))
@@ -282,18 +228,18 @@ def mvmul_program(guards: tuple[tuple[str, ...], ...] = ((), (), ())) -> Dispatc
     )
 
 
-def mvmul_features(program: DispatchProgram) -> tuple[Feature, ...]:
+def mvmul_features(program):
     """Two whole numbers."""
     return features_of(program, ("m", "n"), ({"m": 16, "n": 16},))
 
 
-def python_of(dispatcher: Dispatcher) -> Any:
+def python_of(dispatcher):
     """The written module."""
     with tempfile.TemporaryDirectory() as name:
         return imported(write_all(Path(name), files_of(dispatcher)), dispatcher.name)
 
 
-def write_all(folder: Path, files: Mapping[str, bytes]) -> Path:
+def write_all(folder, files):
     """Write files into a folder; return it."""
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -301,21 +247,19 @@ def write_all(folder: Path, files: Mapping[str, bytes]) -> Path:
     return folder
 
 
-def imported(folder: Path, name: str = "mvmul") -> Any:
+def imported(folder, name="mvmul"):
     """The package of this name in a folder, under a name of its own."""
     place = folder / name / "__init__.py"
     alias = f"written_{abs(hash(str(folder)))}"
     spec = importlib.util.spec_from_file_location(
         alias, place, submodule_search_locations=[str(place.parent)]
     )
-    assert spec is not None
-    assert spec.loader is not None
     module = sys.modules[alias] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def write_for_opencl(folder: Path, spec: Spec, program: DispatchProgram) -> None:
+def write_for_opencl(folder, spec, program):
     """Write a dispatcher for the OpenCL device that is here."""
     device = OpenClDevice(usable_devices()[0])
     where = replace(PROVENANCE, environment=device.environment("a compiler"))
@@ -323,15 +267,15 @@ def write_for_opencl(folder: Path, spec: Spec, program: DispatchProgram) -> None
     write_dispatcher(folder, dispatcher_for(program, spec, where, kernels, limits))
 
 
-_CUBINS: dict[tuple[Path, tuple[Config, ...]], tuple[KernelFile, ...]] = {}
+_CUBINS = {}
 
 
-def shaped_50_by_300() -> list[Any]:
+def shaped_50_by_300():
     """Return a matrix, a vector, and one for their product, which is 600 everywhere."""
     return [np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")]
 
 
-def write_for_cuda(folder: Path, spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...]:
+def write_for_cuda(folder, spec, program):
     """Write a dispatcher for the stand-in GPU; return its kernels."""
     key = spec.path, program.portfolio
     if key not in _CUBINS:
@@ -342,7 +286,7 @@ def write_for_cuda(folder: Path, spec: Spec, program: DispatchProgram) -> tuple[
 
 
 @contextmanager
-def memories_of(*arrays: np.ndarray[Any, Any]) -> Iterator[list[Any]]:
+def memories_of(*arrays):
     """Memories of CUDA Python that hold arrays; in the end the last array is read."""
     driver = BindingsDriver()
     driver.open(0)
@@ -353,7 +297,7 @@ def memories_of(*arrays: np.ndarray[Any, Any]) -> Iterator[list[Any]]:
     driver.read(arrays[-1], int(memories[-1]))
 
 
-def product(queue: Any, kernel: Any, m: int, n: int) -> np.ndarray[Any, Any]:
+def product(queue, kernel, m, n):
     """A x with ones, on OpenCL: every element is n."""
     import pyopencl as cl
 
@@ -364,59 +308,3 @@ def product(queue: Any, kernel: Any, m: int, n: int) -> np.ndarray[Any, Any]:
     kernel(queue, a, x, y, np.int32(m), np.int32(n), m=m, n=n)
     cl.enqueue_copy(queue, found, y)
     return found
-
-
-def compiled(folder: Path, headers: Mapping[str, str], compiler: Sequence[str]) -> Any:
-    """A library with the functions of the headers' dispatchers, over FEATURES, by ctypes."""
-    lines = ["#ifdef __cplusplus", 'extern "C" {', "#endif"]
-    for name, text in headers.items():
-        (folder / f"{name}.h").write_text(text)
-        given = f"int64_t m, int64_t n, double s, enum {name}_t t"
-        lines += [
-            f'#include "{name}.h"',
-            f"int top_{name}(int *top, int most, {given});" * _has_top(name, text),
-            f"int select_{name}({given}); int applies_{name}(int index, {given});",
-            f"int select_{name}({given}) {{ return {name}_select(m, n, s, t); }}",
-            f"int top_{name}(int *top, int most, {given}) "
-            f"{{ return {name}_select_top(top, most, m, n, s, t); }}" * _has_top(name, text),
-            f"int applies_{name}(int index, {given}) "
-            f"{{ return {name}_applies(index, m, n, s, t); }}",
-        ]
-    lines += ["#ifdef __cplusplus", "}", "#endif"]
-    (folder / "all.c").write_text("\n".join(lines) + "\n")
-    library = folder / "all.so"
-    command = [*compiler, *STRICT, "-shared", "-fPIC", "all.c", "-o", str(library), "-lm"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    loaded = ctypes.CDLL(str(library))
-    for name in headers:
-        getattr(loaded, f"select_{name}").argtypes = _C_TYPES
-        if _has_top(name, headers[name]):
-            getattr(loaded, f"top_{name}").argtypes = (
-                ctypes.POINTER(ctypes.c_int),
-                ctypes.c_int,
-                *_C_TYPES,
-            )
-        getattr(loaded, f"applies_{name}").argtypes = (ctypes.c_int, *_C_TYPES)
-    return loaded
-
-
-def _has_top(name: str, header: str) -> bool:
-    return f"{name}_select_top(" in header
-
-
-def top_of(
-    library: Any, dispatcher: Dispatcher, values: Mapping[str, Value], most: int
-) -> list[int]:
-    """What the header lists, of up to so many."""
-    found = (ctypes.c_int * most)() if most > 0 else None
-    top = getattr(library, f"top_{dispatcher.name}")
-    count = top(found, most, *c_arguments(dispatcher, values))
-    return list(found[:count]) if found else []
-
-
-def c_arguments(dispatcher: Dispatcher, given: Mapping[str, Value]) -> tuple[Any, ...]:
-    """An input as the C functions take it: a word is its index, that of others behind them."""
-    words = dispatcher.feature("t").words
-    word = words.index(str(given["t"])) if given["t"] in words else len(words)
-    return given["m"], given["n"], given["s"], word

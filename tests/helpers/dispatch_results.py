@@ -2,14 +2,7 @@
 
 import math
 
-from harness.core.records import (
-    DeviceLimits,
-    Environment,
-    Measurement,
-    Outcome,
-    StopReason,
-    Timing,
-)
+from harness.core.records import DeviceLimits, Environment, Measurement, Outcome, StopReason, Timing
 from harness.results import COMPLETE
 from harness.results.notes import limit_notes
 from harness.space import ConstrainedSpace
@@ -31,7 +24,6 @@ DEVICE = Environment("replay", "a device", "a platform", "1.0", "a compiler")
 def by_size(given, config):
     """Small inputs want small blocks, large ones large blocks; in between it matters less."""
     n = given["n"]
-    assert isinstance(n, int)
     wrong = 1.05 if 512 <= n <= 1024 else 3
     return 1e-3 * (1 if config["BLOCK"] == (16 if n < 1024 else 64) else wrong)
 

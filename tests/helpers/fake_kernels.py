@@ -1,7 +1,5 @@
 """Spaces, jobs and workers of the fake device, and programs that this process measures."""
 
-from __future__ import annotations
-
 import dataclasses
 from contextlib import ExitStack, contextmanager
 
@@ -10,7 +8,6 @@ import numpy as np
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input
 from harness.measure.kernels.data import KernelData, KernelJob
-from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.verify import Tolerance
 from harness.space import ConstrainedSpace
@@ -82,25 +79,11 @@ class DeviceBackend(FakeBackend):
         return self.opened
 
 
-def bound_device(
-    kernel=None,
-    times_s=(),
-    clocks_mhz=(),
-    kind=FakeDevice,
-):
+def bound_device(kernel=None, times_s=(), clocks_mhz=(), kind=FakeDevice):
     """Make a device whose kernel `twice` is this one, with DATA bound."""
     device = kind(times_s, KERNELS | ({"twice": kernel} if kernel else {}), clocks_mhz)
     device.bind(DATA.arguments)
     return device
-
-
-def fake_worker(folder, device, host=FAKE_HOST):
-    """Make the worker of a device, which has an input's data of a host module."""
-    path = folder / "twice.py"
-    path.write_text(host)
-    worker = DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device))
-    worker.prepare(path, FOUR)
-    return worker
 
 
 def measure_kernels_here(monkeypatch):

@@ -4,8 +4,6 @@ A program's text is a line for each kernel, such as `kernel twice`, with what it
 KERNELS; `#error MESSAGE` does not compile.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import itertools
@@ -77,12 +75,7 @@ class FakeDevice(Device):
     limits = LIMITS
     _cache_bytes = 0
 
-    def __init__(
-        self,
-        times_s=(),
-        kernels=KERNELS,
-        clocks_mhz=(),
-    ):
+    def __init__(self, times_s=(), kernels=KERNELS, clocks_mhz=()):
         super().__init__(MemoryError, "process", WARM)
         self.watch = ClockWatch(1000.0)
         self._clocks_mhz = iter(clocks_mhz)

@@ -1,7 +1,5 @@
 """The pages of the documentation: their blocks, commands and files."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple

@@ -1,6 +1,5 @@
 """A space of faults planted in a kernel (see data/faults), and a wait for processes."""
 
-import os
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -25,6 +24,13 @@ def assert_ok(*measurements):
         assert measured.outcome is Outcome.OK, measured.message
 
 
+def assert_failed(measured, outcome, *words):
+    """Assert how a measurement ended, and that its message has words."""
+    assert measured.outcome is outcome, measured.message
+    for word in words:
+        assert word in measured.message
+
+
 def space_of(spec, measurer, given=GIVEN):
     """Make the space of an input for an OpenCL measurer."""
     return ConstrainedSpace.of(spec, given, measurer.limits, "opencl")
@@ -47,14 +53,6 @@ def descendants(pid):
             for child in map(int, task.read_text().split()):
                 found |= {child} | descendants(child)
     return found
-
-
-def program_of(pid):
-    """Return the path of a process's program; empty where it has ended."""
-    try:
-        return os.readlink(f"/proc/{pid}/exe")
-    except OSError:
-        return ""
 
 
 def until(condition):

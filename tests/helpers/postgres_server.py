@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.helpers.planted import is_running
+from tests.helpers.planted import descendants, is_running
 
 ADVICE = "no PostgreSQL server here (Debian: apt-get install postgresql)"
 
@@ -102,16 +102,14 @@ class Server:
 
     def kill(self):
         """Kill the server and all that it started."""
-        children = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(self._process.pid)], capture_output=True, text=True
-        ).stdout.split()
+        children = descendants(self._process.pid)
         self._process.kill()
-        for pid in map(int, children):
+        for pid in children:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait(_PATIENCE_S)
         end = time.monotonic() + _PATIENCE_S
-        while any(map(is_running, map(int, children))):
+        while any(map(is_running, children)):
             assert time.monotonic() < end
             time.sleep(0.01)
 
@@ -121,20 +119,18 @@ class Server:
     def make_database(self):
         """Return the URL of a new, empty database."""
         name = f"test_{next(self._numbers)}"
-        ((version,),) = self.execute("SHOW server_version_num")
+        ((version,),) = execute(self.url(), "SHOW server_version_num")
         quickly = "STRATEGY FILE_COPY" if int(version) >= 150_000 else ""  # older ones do so anyway
-        self.execute(f"CREATE DATABASE {name} TEMPLATE template0 {quickly}")
+        execute(self.url(), f"CREATE DATABASE {name} TEMPLATE template0 {quickly}")
         return self.url(name)
 
     def drop(self, url):
-        self.execute(f"DROP DATABASE {url.partition('@/')[2].partition('?')[0]} WITH (FORCE)")
-
-    def execute(self, sql, url=None):
-        """Execute statements, each committed at once; return the rows of the last one."""
-        return execute(url or self.url(), sql)
+        name = url.partition("@/")[2].partition("?")[0]
+        execute(self.url(), f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def execute(url, sql):
+    """Execute statements, each committed at once; return the rows of the last one."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
@@ -148,7 +144,6 @@ def execute(url, sql):
 def running_server(limit_bytes=None):
     """A new server."""
     bin_ = programs()
-    assert bin_ is not None
     folder = Path(tempfile.mkdtemp(prefix="harness-pg-", dir="/tmp"))  # a socket's path is short
     try:
         server = Server(folder, bin_)

@@ -1,20 +1,14 @@
 """Spaces and recordings by formula: a real search in milliseconds, with nothing launched."""
 
-from __future__ import annotations
-
-import dataclasses
 import math
-from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from harness.analysis.coverage import input_reports
 from harness.core.errors import HostModuleError
 from harness.core.records import (
-    Config,
     Environment,
-    Input,
     Measurement,
     Outcome,
     StopReason,
@@ -94,8 +88,6 @@ HOST = "def arguments(features, rng): ...\n\n\ndef reference(arguments): ...\n"
 
 BROKEN = "kernel.py: arguments() raised"
 
-Times = Callable[[Input, Config], float]
-
 
 def write_space(folder, text=SPACE):
     """A space whose kernel is never compiled; returns the YAML file."""
@@ -135,7 +127,6 @@ def formula_s(problem, config):
         return float("inf")
     best_block = 64 if problem["n"] < problem["m"] else 512
     block = config["BLOCK"]
-    assert isinstance(block, int)
     cost = abs(block.bit_length() - best_block.bit_length()) + 1
     return 1e-3 * cost * (1 + int(config.digest[6:10], 16) / 0x20000)
 
@@ -143,7 +134,7 @@ def formula_s(problem, config):
 def sized_s(problem, config):
     """Time grows with n; small inputs want BLOCK=16, large ones 64; TILE does not matter, but 256
     with TILE=2 does not work."""
-    n, block = int(str(problem["n"])), config["BLOCK"]
+    n, block = problem["n"], config["BLOCK"]
     if block == 256 and config["TILE"] == 2:
         return float("inf")
     return 1e-5 * n * (1 if block == (16 if n < 50 else 64) else 3)
@@ -158,11 +149,7 @@ class FormulaMeasurer(ReplayMeasurer):
     is_replay = False
 
     def __init__(
-        self,
-        times=formula_s,
-        stop_after=None,
-        interleaves=False,
-        broken=MappingProxyType({}),
+        self, times=formula_s, stop_after=None, interleaves=False, broken=MappingProxyType({})
     ):
         """The host module raises on `broken` inputs, after so many measurements of each."""
         environment = Environment("replay", "formula", "none", "recorded", "recorded")
@@ -180,7 +167,11 @@ class FormulaMeasurer(ReplayMeasurer):
         self.asked.append((problem, config))
         if [asked for asked, _ in self.asked].count(problem) > self._broken.get(problem, math.inf):
             raise HostModuleError(BROKEN)
-        return recorded(self._times, problem, config)
+        return self.changed(recorded(self._times, problem, config))
+
+    def changed(self, measured):
+        """Return what else than the formula's time a test measures."""
+        return measured
 
     def measure_interleaved(self, space, problem, configs, rounds, seeds=()):
         """Return the same again, or one sample per round."""
@@ -189,10 +180,7 @@ class FormulaMeasurer(ReplayMeasurer):
 
 
 def _interleaved(measurement, rounds, seeds):
-    assert measurement.timing is not None
-    return dataclasses.replace(
-        measurement, timing=in_occasions((measurement.time_s,) * rounds, seeds)
-    )
+    return replace(measurement, timing=in_occasions((measurement.time_s,) * rounds, seeds))
 
 
 def in_occasions(samples_s, seeds):
@@ -280,11 +268,16 @@ class Ran:
         return [t.measurement.config for t in self.tests if t.plan.problem == problem]
 
 
+def stored(database):
+    """Return the results of the one campaign in a database."""
+    return the_one(read_results([str(database)]))
+
+
 def results_of(folder, text, measurer=None, **more):
     """Run a campaign on a space of this text; return the results in its database."""
     database = folder / more.pop("database", "r.db")
     ran(make_spec(folder, text), database, measurer, **more)
-    return the_one(read_results([str(database)]))
+    return stored(database)
 
 
 def ran(spec, database, measurer=None, **options):

@@ -1,27 +1,20 @@
 """Small databases for tests: a spec, plans, measurements, and writers."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from sqlalchemy import Connection, Engine, Table, select
 
 from harness.core.plain_pickle import dump_compressed
 from harness.core.records import (
     Build,
     Config,
     Environment,
-    Input,
     Measurement,
     Outcome,
     StopReason,
@@ -30,21 +23,15 @@ from harness.core.records import (
 from harness.results import (
     COMPLETE,
     SEARCHED,
-    Added,
     CampaignKey,
-    MeasurementRows,
     RunPlan,
     Store,
     merge_database,
     read_measurements,
     reading,
-    schema,
-    stock,
     writing,
 )
-from harness.results.inserting import insert_returning_ids
-from harness.results.notes import Notes
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.postgres_server import execute
 
 ROOT = Path(__file__).parents[2]
@@ -55,13 +42,8 @@ KEY = CampaignKey(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
 
 
 def make_plan(
-    given: Input = SPEC.inputs[0],
-    *,
-    spec: Spec = SPEC,
-    environment: Environment = ENVIRONMENT,
-    technique: str = "A",
-    campaign: int = 1,
-) -> RunPlan:
+    given=SPEC.inputs[0], *, spec=SPEC, environment=ENVIRONMENT, technique="A", campaign=1
+):
     return RunPlan(
         spec=spec,
         environment=environment,
@@ -75,17 +57,15 @@ def make_plan(
     )
 
 
-def make_config(number: int) -> Config:
+def make_config(number):
     return Config({"THRD": 64, "LU": number, "X_CACHE": 0})
 
 
-def make_build(number: int) -> Build:
+def make_build(number):
     return Build(f"{number:064x}", "-DLU=1", "a compiler", 0.25, f"{number + 1:064x}", 32, 128, 0)
 
 
-def make_ok(
-    number: int, samples_s: Sequence[float] = (2e-3, 1e-3, 3e-3), given: Input = SPEC.inputs[0]
-) -> Measurement:
+def make_ok(number, samples_s=(2e-3, 1e-3, 3e-3), given=SPEC.inputs[0]):
     return Measurement(
         make_config(number),
         given,
@@ -97,7 +77,7 @@ def make_ok(
     )
 
 
-def make_failed(outcome: Outcome, number: int = 1, given: Input = SPEC.inputs[0]) -> Measurement:
+def make_failed(outcome, number=1, given=SPEC.inputs[0]):
     return Measurement(make_config(number), given, outcome, message=f"it ended as {outcome}")
 
 
@@ -109,19 +89,19 @@ class Search:
     plan: RunPlan
     run_id: int
 
-    def test(self, measurement: Measurement, stage: str = "search") -> int:
+    def test(self, measurement, stage="search"):
         row = self.add(measurement, stage)
         self.store.commit()
         return row
 
-    def add(self, measurement: Measurement, stage: str = "search") -> int:
+    def add(self, measurement, stage="search"):
         """Add a test, and do not commit it."""
         rows = self.store.add_measurements(self.run_id, self.plan, stage, [measurement])
         self.store.add_requests(self.run_id, self.plan, rows, [{"requestor": REQUESTOR}])
         return rows[0].id
 
 
-def begin_search(store: Store, plan: RunPlan | None = None, notes: Notes | None = None) -> Search:
+def begin_search(store, plan=None, notes=None):
     plan = plan or make_plan()
     noted = notes or {"facts": {"host": "here"}}
     run = store.begun(plan)
@@ -137,7 +117,7 @@ def begin_search(store: Store, plan: RunPlan | None = None, notes: Notes | None 
 
 
 @contextmanager
-def opened(path: Path | str) -> Iterator[Store]:
+def opened(path):
     with writing(str(path)) as engine:
         store = Store(engine)
         try:
@@ -147,31 +127,31 @@ def opened(path: Path | str) -> Iterator[Store]:
 
 
 @contextmanager
-def connected(path: Path | str) -> Iterator[Connection]:
+def connected(path):
     """A connection that reads a database."""
     with reading(str(path)) as engine, engine.connect() as connection:
         yield connection
 
 
-def read_back(path: Path | str, key: CampaignKey = KEY, **options: Any) -> MeasurementRows:
+def read_back(path, key=KEY, **options):
     """The measurements of a campaign in a database."""
     with connected(path) as connection:
         return read_measurements(connection, key, **options)
 
 
-def merge(out: Path | str, *databases: Path | str) -> list[Added]:
+def merge(out, *databases):
     """Merge databases into one, as the command does."""
     with writing(str(out)) as engine:
         return [merge_database(engine, str(database)) for database in databases]
 
 
-def known_configs(store: Store, plan: RunPlan) -> set[Config]:
+def known_configs(store, plan):
     """Return the configurations that a search of this plan finds measured."""
     rows = store.measured(plan).of_stages(SEARCHED)
     return {m.config for m in rows.measurements() if m.input == plan.problem}
 
 
-def write(path: Path | str, *measurements: Measurement, plan: RunPlan | None = None) -> None:
+def write(path, *measurements, plan=None):
     """Write a database with one complete run of these measurements, and its command."""
     plan = plan or make_plan()
     with opened(path) as store:
@@ -183,58 +163,16 @@ def write(path: Path | str, *measurements: Measurement, plan: RunPlan | None = N
         store.end_command(command, {plan.spec.inputs[0]: "no data"}, {"cross": ""})
 
 
-def write_many(path: Path, count: int, samples: int = 20) -> None:
-    """Write a database of one run with many measurements, in bulk."""
+def write_many(path, count, samples=20):
+    """Write a database of one run with many measurements."""
+    many = [make_ok(number, [1e-3] * samples) for number in range(count)]
     with opened(path) as store:
         search = begin_search(store)
-        pattern = search.test(make_ok(0))
-        store.close()
-        _multiply(store.engine, pattern, count, samples)
+        store.add_measurements(search.run_id, search.plan, "search", many)
+        store.commit()
 
 
-def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
-    """Copy a measurement, each time with another configuration."""
-    configs = [make_config(number) for number in range(1, count)]
-    with engine.begin() as connection:
-        program_id = connection.execute(select(stock.program.c.id)).scalar()
-        rows = [
-            {
-                "program_id": program_id,
-                "hash": config.digest,
-                "data": dump_compressed(dict(config)),
-                "digest": config.digest,
-                "parameters": dict(config),
-            }
-            for config in configs
-        ]
-        insert_returning_ids(connection, stock.configuration, rows)
-        _copy(
-            connection,
-            stock.result,
-            {"id": "NULL", "configuration_id": "configurations.id", "time": "0.001"},
-            f"configurations WHERE result.id = {pattern} AND configurations.id != configuration_id",
-        )
-        _copy(
-            connection,
-            schema.measurements,
-            {
-                "id": "result.id",
-                "uuid": "lower(hex(randomblob(16)))",
-                "samples_s": f"'{[0.001] * samples}'",
-            },
-            f"result WHERE measurements.id = {pattern} AND result.id != {pattern}",
-        )
-
-
-def _copy(connection: Connection, table: Table, changes: dict[str, str], others: str) -> None:
-    """Copy a row of a table for each of the others, with changes."""
-    cells = {c.name: f"{table.name}.{c.name}" for c in table.columns} | changes
-    connection.exec_driver_sql(
-        f"INSERT INTO {table.name} SELECT {', '.join(cells.values())} FROM {table.name}, {others}"
-    )
-
-
-def query(path: Path | str, sql: str) -> list[tuple[Any, ...]]:
+def query(path, sql):
     """Query a database with plain SQL."""
     if "://" in str(path):
         return execute(str(path), sql)
@@ -245,7 +183,7 @@ def query(path: Path | str, sql: str) -> list[tuple[Any, ...]]:
         connection.close()
 
 
-def tamper(path: Path | str, sql: str) -> None:
+def tamper(path, sql):
     """Change a database with plain SQL."""
     if "://" in str(path):
         execute(str(path), sql)
@@ -256,9 +194,8 @@ def tamper(path: Path | str, sql: str) -> None:
         connection.commit()
 
 
-def count(path: Path | str, table: str) -> int:
+def count(path, table):
     ((number,),) = query(path, f"SELECT count(*) FROM {table}")
-    assert isinstance(number, int)
     return number
 
 
@@ -269,10 +206,10 @@ PICKLED = {"configuration": ["data"], "input": ["extra"], "tuning_run": ["args",
 class Planted:
     """Makes a folder when it is unpickled."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self._path = path
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def __reduce__(self):
         return os.mkdir, (str(self._path),)
 
 
@@ -291,7 +228,7 @@ with opened(sys.argv[1]) as store:
 
 
 @contextmanager
-def writer(place: Path | str, commits: int) -> Iterator[subprocess.Popen[str]]:
+def writer(place, commits):
     """Another process that has committed so many tests, then holds database and campaign."""
     process = subprocess.Popen(
         [sys.executable, "-c", _WRITE_UNTIL_KILLED, str(place), str(commits)],
@@ -300,11 +237,9 @@ def writer(place: Path | str, commits: int) -> Iterator[subprocess.Popen[str]]:
         text=True,
     )
     try:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         yield process
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert process.stdout is not None
         process.stdout.close()

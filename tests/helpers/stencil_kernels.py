@@ -9,8 +9,6 @@ import pandas as pd
 from harness.measure.opencl.driver import build_program, device_of, load_pyopencl, usable_devices
 from harness.stencil.emit import OPENCL, emit
 from harness.stencil.features import FEATURES
-from harness.stencil.lower import parallel_extents
-from harness.stencil.nest import NdRange
 from harness.stencil.space_files import Definition
 
 _FOLDER = Path(__file__).parents[2] / "kernels" / "stencils"
@@ -96,15 +94,3 @@ def made_times(programs=4, points=120, seed=0):
         tables.append(pd.DataFrame(columns).assign(**own))
     table = pd.concat(tables, ignore_index=True)
     return table.assign(final_s=table["time_s"])
-
-
-def drawn_range(expression, rng):
-    """Draw threads: more or fewer than the work, powers of two or not."""
-    used = parallel_extents(expression)
-    local, groups = [1, 1, 1], [1, 1, 1]
-    for kind, dim in used:
-        if kind != "workgroup":
-            local[dim] = rng.choice((1, 3, 4, 8, 17))
-        if kind != "local":
-            groups[dim] = rng.choice((1, 2, 5))
-    return NdRange((local[0], local[1], local[2]), (groups[0], groups[1], groups[2]))

@@ -2,7 +2,8 @@
 where they fail, are wrong, or keep what they should compute."""
 
 import contextlib
-import dataclasses
+from contextlib import closing
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from unittest.mock import Mock
@@ -18,7 +19,7 @@ from harness.space_file import load_spec
 from harness.space_file.model import PythonVerify
 from harness.stats.interleaved import is_shown
 from tests.helpers.fake_kernels import measure_kernels_here
-from tests.helpers.planted import write_files
+from tests.helpers.planted import assert_failed, assert_ok, write_files
 
 FAULTS = Path(__file__).parents[1] / "data/callables/faults.yaml"
 GIVEN, LONG = Input({"n": 100, "work_ms": 0}), Input({"n": 100, "work_ms": 3})
@@ -35,7 +36,7 @@ def local(spec):
     with pytest.MonkeyPatch.context() as patch:
         measure_kernels_here(patch)
         measurer, _ = open_measurer(spec, "auto")
-    with contextlib.closing(measurer):
+    with closing(measurer):
         yield measurer
 
 
@@ -55,22 +56,21 @@ def fault(name, pause=0):
     return Config({"FAULT": name, "PAUSE": pause})
 
 
-@pytest.mark.parametrize("name", ["none", "returns_arrays", "other_bits"])
-def test_right_callable_is_timed(local, space, name):
-    found = local.measure(space, GIVEN, fault(name), None)
-    assert found.outcome is Outcome.OK, found.message
-    assert 0 < found.time_s < 0.1
+def test_right_callable_is_timed(local, space):
+    for name in ["none", "returns_arrays", "other_bits"]:
+        found = local.measure(space, GIVEN, fault(name), None)
+        assert_ok(found)
+        assert 0 < found.time_s < 0.1
 
 
 def test_bits_of_the_default_may_be_demanded(spec, local, space):
-    exact = dataclasses.replace(spec, verify=PythonVerify(bits="default"))
+    exact = replace(spec, verify=PythonVerify(bits="default"))
     measurer, _ = open_measurer(exact, "auto", owner=local)
-    with contextlib.closing(measurer):
+    with closing(measurer):
         right = measurer.measure(space, GIVEN, fault("returns_arrays"), None)
         other = measurer.measure(space, GIVEN, fault("other_bits"), None)
-    assert right.outcome is Outcome.OK, right.message
-    assert other.outcome is Outcome.WRONG_RESULT
-    assert "compared with the default: y[0] is" in other.message
+    assert_ok(right)
+    assert_failed(other, Outcome.WRONG_RESULT, "compared with the default: y[0] is")
 
 
 def test_first_call_counts_as_build(local, space):
@@ -82,9 +82,8 @@ def test_first_call_counts_as_build(local, space):
 WRONG, UNBUILT = Outcome.WRONG_RESULT, Outcome.BUILD_FAILED
 
 
-@pytest.mark.parametrize(
-    ("name", "outcome", "message"),
-    [
+def test_fault_is_refused_and_the_message_names_it(local, space):
+    cases = [
         ("wrong_element", WRONG, "y[5] is 0"),
         ("unwritten", WRONG, "y[7] was never written (93 of 100"),
         ("wrong_later", WRONG, "y[5] is 0"),
@@ -98,14 +97,10 @@ WRONG, UNBUILT = Outcome.WRONG_RESULT, Outcome.BUILD_FAILED
         ("writes_past_the_end", UNBUILT, "y (2 elements behind its end)"),
         ("kept_by_id_of_arguments", WRONG, "100 of 100"),
         ("kept_result", WRONG, "100 of 100"),
-    ],
-)
-def test_fault_is_refused_and_the_message_names_it(local, space, name, outcome, message):
-    found = local.measure(space, GIVEN, fault(name), None)
-    assert found.outcome is outcome, found.message
-    assert message in found.message
-    following = local.measure(space, GIVEN, space.default, None)
-    assert following.outcome is Outcome.OK, following.message
+    ]
+    for name, outcome, message in cases:
+        assert_failed(local.measure(space, GIVEN, fault(name), None), outcome, message)
+        assert_ok(local.measure(space, GIVEN, space.default, None))
 
 
 @pytest.mark.usefixtures("unlocked")
@@ -122,7 +117,7 @@ def test_fault_is_refused_and_the_message_names_it(local, space, name, outcome, 
     ],
 )
 def test_callable_that_ends_its_process_or_hangs_is_refused(spec, space, names, outcomes, late):
-    with contextlib.closing(open_measurer(spec, "auto")[0]) as measurer:
+    with closing(open_measurer(spec, "auto")[0]) as measurer:
         found = [measurer.measure(space, GIVEN, fault(name), None) for name in names]
     assert [measured.outcome for measured in found] == outcomes
     assert "SIGABRT" in found[0].message
@@ -133,7 +128,7 @@ def test_result_kept_by_the_identity_of_an_array_has_no_claim(local, space):
     kept = fault("kept_by_id_of_array")
     default = local.measure(space, LONG, space.default, None)
     found = local.measure(space, LONG, kept, None)
-    assert default.outcome is Outcome.OK
+    assert_ok(default)
     assert found.outcome is WRONG or found.time_s > default.time_s / 2
     seeds = (new_seed(),) * 3 + (new_seed(),) * 3
     _, found = local.measure_interleaved(space, LONG, [space.default, kept], 12, seeds)

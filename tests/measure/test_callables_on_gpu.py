@@ -1,8 +1,8 @@
 """Python callables on a GPU, over the stand-in for its driver and a stand-in for CuPy."""
 
-import contextlib
 import re
 import sys
+from contextlib import closing
 from unittest.mock import Mock
 
 import pytest
@@ -14,7 +14,7 @@ from harness.measure.choose import open_measurer
 from harness.measure.cuda import gpus
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
-from tests.helpers.planted import write_files
+from tests.helpers.planted import assert_failed, assert_ok, write_files
 
 CUPY = '''\
 """A stand-in for CuPy, which takes arrays from others, and queues copies between them."""
@@ -96,18 +96,16 @@ def measure(stub, spec, kernels_here):
     assert environment.platform.startswith("cupy, CUDA events, CUDA 1")
     assert environment.compiler.startswith("cupy 13.6, Python 3.")
     space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, measurer.compiler)
-    with contextlib.closing(measurer):
+    with closing(measurer):
         yield lambda how: measurer.measure(space, GIVEN, Config({"HOW": how}), None)
     sys.modules.pop("cupy")
 
 
 @pytest.mark.gpu
-def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(
-    measure,
-):
+def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(measure):
     found = {how: measure(how) for how in ("copy", "slow", "waits", "returns")}
     for measured in found.values():
-        assert measured.outcome is Outcome.OK, measured.message
+        assert_ok(measured)
     assert found["slow"].time_s < 1e-3 < found["slow"].observed[HOST]
     assert 0 < found["copy"].observed[HOST] < found["slow"].observed[HOST]
 
@@ -121,8 +119,7 @@ def test_faults_of_callables_are_refused_on_a_gpu(measure, monkeypatch):
         ("spoils", "cuCtxSynchronize failed: "),
     ):
         found = measure(how)
-        assert found.outcome is Outcome.BUILD_FAILED
-        assert message in found.message
+        assert_failed(found, Outcome.BUILD_FAILED, message)
 
 
 @pytest.mark.gpu

@@ -1,7 +1,5 @@
 """What one configuration leaves in memory, and that the next one is not blamed for it."""
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 
@@ -12,9 +10,10 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import Launch, Program
 from harness.core.records import Outcome
 from harness.measure.bound import ZONE_BYTES, StrayWrite, stray_write, zone_bytes, zone_content
+from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.process.child import ChildLost
 from harness.measure.trial.occasions import Block
-from tests.helpers.fake_kernels import DeviceBackend, fake_job, fake_worker
+from tests.helpers.fake_kernels import FOUR, DeviceBackend, fake_job
 from tests.helpers.fakes import FakeCompiler, FakeDevice
 
 OVERRUN = StrayWrite("y", 1670, behind=True)
@@ -96,7 +95,10 @@ def device():
 @pytest.fixture
 def worker(tmp_path, device):
     """A worker with the data of an input on a device that can be spoilt."""
-    return fake_worker(tmp_path, device, HOST)
+    (tmp_path / "twice.py").write_text(HOST)
+    worker = DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device))
+    worker.prepare(tmp_path / "twice.py", FOUR)
+    return worker
 
 
 def outcome_of(worker, kernel):
@@ -142,12 +144,7 @@ def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker):
 
 @pytest.mark.parametrize(("overran", "healthy"), [(True, True), (False, False), (False, True)])
 def test_callable_that_may_have_spoilt_the_process_as_it_compiled_does(
-    device,
-    worker,
-    tmp_path,
-    monkeypatch,
-    overran,
-    healthy,
+    device, worker, tmp_path, monkeypatch, overran, healthy
 ):
     monkeypatch.setattr(DeviceBackend, "open_compiler", lambda _: FakeCompiler())
     monkeypatch.setattr(device, "load", lambda _: SimpleNamespace(build_s=0.5))
@@ -181,37 +178,37 @@ FLOATS = ("float16", "float32", "float64", "complex64", "complex128")
 PAIR = np.dtype([("a", np.float32), ("b", np.int32), ("c", np.int32)])
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, "longdouble", "int8", "uint16", "int64", "bool", PAIR])
-@pytest.mark.parametrize("behind", [False, True])
-@pytest.mark.parametrize("elements", [1, 2, 63])
-def test_stray_write_is_in_elements(dtype, behind, elements):
-    dtype = np.dtype(dtype)
-    zone = zone_content("y", dtype).copy()
-    assert zone.shape == (ZONE_BYTES,)
-    assert stray_write("y", dtype, zone, zone_content("y", dtype), behind) is None
-    size = elements * dtype.itemsize
-    near = zone[:size] if behind else zone[-size:]
-    near[:] = 0
-    result = stray_write("y", dtype, zone, zone_content("y", dtype), behind)
-    assert result == StrayWrite("y", elements, behind)
+def test_stray_write_is_in_elements():
+    for dtype, behind, elements in itertools.product(
+        [*FLOATS, "longdouble", "int8", "uint16", "int64", "bool", PAIR], [False, True], [1, 2, 63]
+    ):
+        dtype = np.dtype(dtype)
+        zone = zone_content("y", dtype).copy()
+        assert zone.shape == (ZONE_BYTES,)
+        assert stray_write("y", dtype, zone, zone_content("y", dtype), behind) is None
+        size = elements * dtype.itemsize
+        near = zone[:size] if behind else zone[-size:]
+        near[:] = 0
+        result = stray_write("y", dtype, zone, zone_content("y", dtype), behind)
+        assert result == StrayWrite("y", elements, behind)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_every_second_floating_point_number_of_a_zone_is_nan(dtype):
-    parts = zone_content("y", np.dtype(dtype)).view(np.empty(0, dtype).real.dtype)
-    assert np.isnan(parts[::2]).all()
-    assert (parts[1::2] >= 1000).all()
+def test_every_second_floating_point_number_of_a_zone_is_nan():
+    for dtype in FLOATS:
+        parts = zone_content("y", np.dtype(dtype)).view(np.empty(0, dtype).real.dtype)
+        assert np.isnan(parts[::2]).all()
+        assert (parts[1::2] >= 1000).all()
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, "longdouble", "int8", "int64", "bool", PAIR])
-def test_zones_of_every_second_set_of_data_have_ordinary_numbers(dtype):
-    content = zone_content("y", np.dtype(dtype), 1 << 16, True)
-    assert content.shape == (1 << 16,)
-    if dtype in FLOATS:
-        numbers = content.view(np.empty(0, dtype).real.dtype)
-        assert ((numbers >= 0) & (numbers <= 1)).all()
-    elif dtype != "longdouble":
-        assert (content < 128).all()
+def test_zones_of_every_second_set_of_data_have_ordinary_numbers():
+    for dtype in [*FLOATS, "longdouble", "int8", "int64", "bool", PAIR]:
+        content = zone_content("y", np.dtype(dtype), 1 << 16, True)
+        assert content.shape == (1 << 16,)
+        if dtype in FLOATS:
+            numbers = content.view(np.empty(0, dtype).real.dtype)
+            assert ((numbers >= 0) & (numbers <= 1)).all()
+        elif dtype != "longdouble":
+            assert (content < 128).all()
 
 
 def test_zone_is_as_large_as_its_array_up_to_a_most():

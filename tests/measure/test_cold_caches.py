@@ -1,7 +1,5 @@
 """Cold and warm caches: what empties them, and that their times are kept apart."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import numpy as np
@@ -33,18 +31,16 @@ def spec_of(folder, measure):
     return write_fake(folder, kernel, FAKE_SPACE.replace("{repeats: 4, min_repeats: 3}", measure))
 
 
-@pytest.mark.parametrize(
-    ("measure", "device", "cache"),
-    [
+def test_gpus_are_cold_and_cpus_warm(tmp_path):
+    cases = [
         ("{}", CPU, WARM),
         ("{}", AMD, COLD),
         ("{}", None, COLD),
         ("{cache: cold}", CPU, COLD),
         ("{cache: warm}", AMD, WARM),
-    ],
-)
-def test_gpus_are_cold_and_cpus_warm(tmp_path, measure, device, cache):
-    assert measuring_as(spec_of(tmp_path, measure), backend_of(device)).cache == cache
+    ]
+    for measure, device, cache in cases:
+        assert measuring_as(spec_of(tmp_path, measure), backend_of(device)).cache == cache
 
 
 @pytest.fixture
@@ -58,7 +54,7 @@ TWICE = Launch("twice", (4,), (1,), ("x",))
 
 def runs_noted(monkeypatch):
     """Note the sizes of all kernels that OpenCL runs."""
-    run, sizes = pyopencl.enqueue_nd_range_kernel, list[tuple[int, ...]]()
+    run, sizes = pyopencl.enqueue_nd_range_kernel, []
 
     def noted(queue, kernel, size, *more):
         sizes.append(tuple(size))

@@ -33,17 +33,15 @@ LIMITS = DeviceLimits(
 # ------------------------------------------------------------------------- checks and packing
 
 
-@pytest.mark.parametrize(
-    ("group", "grid", "figure"),
-    [
+def test_launch_beyond_the_device_says_which_figure():
+    cases = [
         ((32, 33), (1, 1), "1,056"),
         ((1, 1, 65), (1, 1, 1), "(1024, 1024, 64)"),
         ((32, 1), (1, 65536), "65535"),
         ((32,), (0,), "(0, 1, 1)"),
-    ],
-)
-def test_launch_beyond_the_device_says_which_figure(group, grid, figure):
-    assert figure in why_unlaunchable(Launch("f", group, grid, ()), LIMITS)
+    ]
+    for group, grid, figure in cases:
+        assert figure in why_unlaunchable(Launch("f", group, grid, ()), LIMITS)
     assert why_unlaunchable(Launch("f", (16, 1, 64), (2**31 - 1, 65535, 1), ()), LIMITS) is None
 
 
@@ -143,17 +141,15 @@ def test_broken_pycuda_is_replaced(imports):
     assert load_driver().package.startswith("cuda-bindings ")
 
 
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
+def test_driver_version_is_read_from_the_kernel(tmp_path):
+    cases = [
         ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19", "535.104.05"),
         ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Rel", "580.65.06"),
         ("GCC version:  gcc version 12.2.0", None),
-    ],
-)
-def test_driver_version_is_read_from_the_kernel(text, version, tmp_path):
-    (tmp_path / "version").write_text(text)
-    assert driver_version(tmp_path / "version") == version
+    ]
+    for text, version in cases:
+        (tmp_path / "version").write_text(text)
+        assert driver_version(tmp_path / "version") == version
     assert driver_version(tmp_path / "nowhere") is None
 
 
@@ -172,10 +168,7 @@ def test_devices_are_listed_by_another_process(stub, monkeypatch):
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
-    [
-        ("DEVICES", "0", r"\(100\).*CUDA_VISIBLE"),
-        ("FAIL", "cuInit@1:803", r"\(803\).*reboot"),
-    ],
+    [("DEVICES", "0", r"\(100\).*CUDA_VISIBLE"), ("FAIL", "cuInit@1:803", r"\(803\).*reboot")],
 )
 def test_driver_that_lists_no_device_is_reported(stub, monkeypatch, variable, value, message):
     monkeypatch.setenv(f"CUDA_STUB_{variable}", value)
@@ -186,9 +179,8 @@ def test_driver_that_lists_no_device_is_reported(stub, monkeypatch, variable, va
 # ----------- Occupancy: worked examples, whose block counts are those of NVIDIA's cuda_occupancy.h
 
 
-@pytest.mark.parametrize(
-    ("arch", "group_size", "registers", "shared_bytes", "groups", "limiters"),
-    [
+def test_worked_examples():
+    cases = [
         # 256 threads are 8 warps; 8 blocks fill the 64 warps, and 32 registers just allow it.
         ("sm_90", 256, 32, 0, 8, {"warps", "registers"}),
         # One register more is 34 * 32 = 1088, rounded up to 1280 a warp: 12 warps a partition.
@@ -210,22 +202,21 @@ def test_driver_that_lists_no_device_is_reported(stub, monkeypatch, variable, va
         ("sm_90", 928, 66, 0, 0, {"registers"}),
         ("sm_90", 64, 32, 227 * 1024 + 1, 0, {"shared memory"}),
         ("sm_90", 1025, 16, 0, 0, {"warps"}),
-    ],
-)
-def test_worked_examples(arch, group_size, registers, shared_bytes, groups, limiters):
-    occupied = occupancy(arch, group_size, registers, shared_bytes)
-    assert occupied.active_groups == groups
-    assert set(occupied.limiters) == limiters
-    assert occupied.active_warps == groups * -(-group_size // 32)
+    ]
+    for arch, group_size, registers, shared_bytes, groups, limiters in cases:
+        occupied = occupancy(arch, group_size, registers, shared_bytes)
+        assert occupied.active_groups == groups
+        assert set(occupied.limiters) == limiters
+        assert occupied.active_warps == groups * -(-group_size // 32)
 
 
 def test_feature_suffix_does_not_matter():
     assert multiprocessor("sm_90a") is multiprocessor("sm_90")
 
 
-@pytest.mark.parametrize(("arch", "most_kib"), [("sm_75", 64), ("sm_86", 99), ("sm_90", 227)])
-def test_a_group_gets_the_shared_memory_that_the_driver_leaves(arch, most_kib):
-    assert multiprocessor(arch).max_group_shared_bytes == most_kib * 1024
+def test_a_group_gets_the_shared_memory_that_the_driver_leaves():
+    for arch, most_kib in [("sm_75", 64), ("sm_86", 99), ("sm_90", 227)]:
+        assert multiprocessor(arch).max_group_shared_bytes == most_kib * 1024
 
 
 def test_unknown_architecture_names_the_nearest():
@@ -244,10 +235,11 @@ def test_least_occupancy_of_a_runs_launches_is_observed():
         assert observe_occupancy("sm_90", build, [*order]) == observed
 
 
-@pytest.mark.parametrize(
-    ("arch", "registers", "blocks"),
-    [(None, 32, [(64, 0)]), ("sm_90", None, [(64, 0)]), ("sm_90", 32, [])],
-)
-def test_nothing_is_observed_where_something_is_not_known(arch, registers, blocks):
-    build = Build("k", "", "nvcc", 0.1, registers=registers, shared_bytes=0)
-    assert observe_occupancy(arch, build, blocks) == {}
+def test_nothing_is_observed_where_something_is_not_known():
+    for arch, registers, blocks in [
+        (None, 32, [(64, 0)]),
+        ("sm_90", None, [(64, 0)]),
+        ("sm_90", 32, []),
+    ]:
+        build = Build("k", "", "nvcc", 0.1, registers=registers, shared_bytes=0)
+        assert observe_occupancy(arch, build, blocks) == {}

@@ -1,8 +1,8 @@
 """CUDA from end to end: real compilers, real calls, processes; a GPU or its stand-in."""
 
 import contextlib
-import dataclasses
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from harness.measure.trial.occasions import new_seed
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from tests.helpers.commands import tune
+from tests.helpers.planted import assert_failed, assert_ok
 from tests.helpers.stub_driver import PYCUDA
 
 pytestmark = pytest.mark.gpu
@@ -93,7 +94,7 @@ def test_each_configuration_has_its_carveout(stub, package, open_twice):
     for blocks, carveout in ((1, 75), (4, 0)):
         stub.calls()
         measured = measurer.measure(space, ONE, Config({"BLOCKS": blocks}), None)
-        assert measured.outcome is Outcome.OK, measured.message
+        assert_ok(measured)
         assert launches_of(stub) == {f"1024 1 1 carveout {carveout}"}
 
 
@@ -105,11 +106,10 @@ def test_cooperative_launch_of_too_many_blocks_fails(stub, package, open_twice):
         return
     measurer, space = open_twice(launch)
     measured = measurer.measure(space, ONE, Config({"BLOCKS": 1}), None)
-    assert measured.outcome is Outcome.OK, measured.message
+    assert_ok(measured)
     assert launches_of(stub) == {"1024 1 1 cooperative"}
     refused = measurer.measure(space, ONE, Config({"BLOCKS": 4}), None)
-    assert refused.outcome is Outcome.LAUNCH_FAILED
-    assert "too many blocks" in refused.message
+    assert_failed(refused, Outcome.LAUNCH_FAILED, "too many blocks")
 
 
 def test_named_gpu_is_opened_and_others_that_use_it_are_noted(stub, nvml, monkeypatch):
@@ -119,7 +119,7 @@ def test_named_gpu_is_opened_and_others_that_use_it_are_noted(stub, nvml, monkey
         nvmlDeviceGetComputeRunningProcesses=[[[4711, 1 << 30]]],
     )
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
-    backend = dataclasses.replace(choose_one("cuda", ["1"]), cuda_compiler=NVRTC)
+    backend = replace(choose_one("cuda", ["1"]), cuda_compiler=NVRTC)
     worker = DeviceWorker(backend)
     facts = worker.describe()
     assert facts.environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"

@@ -1,7 +1,5 @@
 """nvcc, and what NVRTC does alike: real compilations, and recorded reports everywhere."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re
@@ -152,17 +150,15 @@ __global__ void f(char *x) { x[FIRST] = SIZE; }"""
 # ------------------------------------------------------------------------- architectures
 
 
-@pytest.mark.parametrize(
-    ("arch", "error", "reason"),
-    [
+def test_unknown_architecture_is_refused_with_the_next_step(either):
+    cases = [
         ("sm90", UsageError, "`sm_90`"),
         ("sm_20", BackendUnavailable, "toolkit|wheel"),
         ("sm_80a", BackendUnavailable, "sm_80a"),
-    ],
-)
-def test_unknown_architecture_is_refused_with_the_next_step(either, arch, error, reason):
-    with pytest.raises(error, match=reason):
-        type(either)(arch)
+    ]
+    for arch, error, reason in cases:
+        with pytest.raises(error, match=reason):
+            type(either)(arch)
 
 
 # ------------------------------------------------------------------------- the machine code
@@ -175,10 +171,10 @@ def test_one_changed_byte_of_code_changes_the_hash(made):
     assert machine_code_sha256(bytes(changed)) != made.build.binary_sha256
 
 
-@pytest.mark.parametrize("junk", [b"", b"\x7fELF", b"// PTX\n" * 40])
-def test_what_is_no_cubin_has_no_machine_code(junk):
-    with pytest.raises(ValueError, match="cubin"):
-        machine_code_sha256(junk)
+def test_what_is_no_cubin_has_no_machine_code():
+    for junk in [b"", b"\x7fELF", b"// PTX\n" * 40]:
+        with pytest.raises(ValueError, match="cubin"):
+            machine_code_sha256(junk)
 
 
 # ------------------------------------------------------------------------- ptxas' report
@@ -324,9 +320,8 @@ def test_options_reach_nvcc_unchanged_and_before_ours(bare):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(
-    ("text", "options", "reason"),
-    [
+def test_refused_build_says_why_and_what_helps():
+    cases = [
         ("", ("-Xcompiler", "-Wall"), "-Xcompiler.*nvcc"),
         ("", ("-Xptxas", "--none"), "ptxas fatal.*-none"),
         ("#include <iostream>", (), "headers of the host"),
@@ -338,11 +333,10 @@ def test_options_reach_nvcc_unchanged_and_before_ours(bare):
         ("", ("-maxrregcount=64", "-maxrregcount=96"), "did not obey"),
         ("", ("-arch=sm_80",), "did not obey"),
         ('#line 7 "odd.cu"\n__device__ int x = NAME;', (), r"^odd\.cu\(7\):"),
-    ],
-)
-def test_refused_build_says_why_and_what_helps(text, options, reason):
-    with pytest.raises(BuildFailed, match=f"(?s){reason}"):
-        open_nvrtc().compile(program(text, *options))
+    ]
+    for text, options, reason in cases:
+        with pytest.raises(BuildFailed, match=f"(?s){reason}"):
+            open_nvrtc().compile(program(text, *options))
 
 
 @pytest.mark.parametrize("fault", [ImportError("no module"), RuntimeError("no libnvrtc.so.13\n")])
@@ -404,20 +398,18 @@ def test_header_includes_one_of_its_own_folder(tmp_path):
     open_nvrtc().compile(program("#include <parts/outer.h>\n", include_dirs=(str(tmp_path),)))
 
 
-@pytest.mark.parametrize(
-    ("text", "needs"),
-    [
+def test_toolkit_headers_are_looked_for_where_no_folder_has_a_file(tmp_path):
+    cases = [
         ("int a;", False),
         ('#include "mine.h"', False),
         ("#include <mine.h>", False),
         ("# include <cuda_fp16.h>", True),
         ('#include "other.h"', True),
-    ],
-)
-def test_toolkit_headers_are_looked_for_where_no_folder_has_a_file(text, needs, tmp_path):
+    ]
     (tmp_path / "mine.h").touch()
-    asked = Program(text, (), (str(tmp_path),))
-    assert includes_others(asked, ()) == needs
+    for text, needs in cases:
+        asked = Program(text, (), (str(tmp_path),))
+        assert includes_others(asked, ()) == needs
 
 
 @needs_nvrtc
@@ -486,37 +478,33 @@ def test_kernels_are_found_by_the_names_that_a_person_writes(named):
     assert readable(kernel_symbol(named, "hidden")) == "(anonymous namespace)::hidden(int*)"
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
+def test_a_log_shows_kernels_as_a_person_names_them(either):
+    cases = [
         ("gemm<flaot, 8>", "\n  gemm<flaot, 8>"),
         ("over(double *)", "\n  over(double *)"),
         ("huge<int>", "'huge<int>(int*)'"),
-    ],
-)
-def test_a_log_shows_kernels_as_a_person_names_them(either, name, shown):
+    ]
     text = '#line 1 "k.cu"\n' + NAMED_KERNELS + "template <typename T> __global__ void huge(T *z)"
     text += " { __shared__ T all[1 << 20]; all[z[1]] = z[2]; __syncthreads(); z[0] = all[z[3]]; }"
-    with pytest.raises(BuildFailed) as failure:
-        either.compile(program("\n".join([text, *reference_lines([name])])))
-    message = str(failure.value)
-    assert shown in message
-    for hidden in ("harness_kernel", "function(1)", "_Z", "kernel.cu"):
-        assert hidden not in message
+    for name, shown in cases:
+        with pytest.raises(BuildFailed) as failure:
+            either.compile(program("\n".join([text, *reference_lines([name])])))
+        message = str(failure.value)
+        assert shown in message
+        for hidden in ("harness_kernel", "function(1)", "_Z", "kernel.cu"):
+            assert hidden not in message
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
+def test_wrong_name_of_a_kernel_lists_those_there(named):
+    cases = [
         ("over", r"`over\(float\*\)`, `over\(int\*\)`"),
         ("gemm", "A template"),
         ("missing", "`gemm<float, 16>.* and 5 more"),
         ("lib::scale(int *)", "`__global__`"),
-    ],
-)
-def test_wrong_name_of_a_kernel_lists_those_there(named, name, reason):
-    with pytest.raises(LookupError, match=reason):
-        kernel_symbol(named, name)
+    ]
+    for name, reason in cases:
+        with pytest.raises(LookupError, match=reason):
+            kernel_symbol(named, name)
 
 
 # --------------------------------------------------------------------------------------- parameters

@@ -1,7 +1,5 @@
 """The CUDA device: on a GPU where there is one, else over a stand-in for its driver."""
 
-from __future__ import annotations
-
 import re
 import time
 from dataclasses import replace
@@ -86,20 +84,18 @@ def test_dynamic_shared_memory_may_exceed_what_kernels_have_without_asking(gpu, 
     assert gpu.healthy
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
+def test_arguments_that_do_not_fit_a_kernel_are_refused(gpu, kernels):
+    cases = [
         (("z", "x", "y"), "4 arguments.* 3: z, x, y"),
         (("z", "x", "y", "y"), "argument 4 .*, y, has 4 bytes"),
         (("z", np.int32(1), "y", "n"), "argument 2 .*, 1, has 8 .* int32"),
         (("z", "x", "y", np.int64(64)), "argument 4 .* int64"),
-    ],
-)
-def test_arguments_that_do_not_fit_a_kernel_are_refused(gpu, kernels, arguments, reason):
-    gpu.bind(ARGUMENTS)
-    with pytest.raises(LaunchFailed, match=reason):
-        gpu.launch(gpu.load(kernels), [Launch("add", (32,), (2,), arguments)])
-    assert gpu.healthy
+    ]
+    for arguments, reason in cases:
+        gpu.bind(ARGUMENTS)
+        with pytest.raises(LaunchFailed, match=reason):
+            gpu.launch(gpu.load(kernels), [Launch("add", (32,), (2,), arguments)])
+        assert gpu.healthy
 
 
 # ------------------------------------------------------------------------- over the stand-in
@@ -353,18 +349,16 @@ def test_blocking_launches_are_refused(stub, monkeypatch):
         CudaDevice()
 
 
-@pytest.mark.parametrize(
-    ("rule", "message"),
-    [
+def test_device_that_cannot_be_opened_is_unavailable(stub, fail):
+    cases = [
         ("cuModuleLoadData@1:221", "PTX"),
         ("cuModuleLoadData@1:2", "no memory left"),
         ("cuDevicePrimaryCtxRetain@1:101", "device 0 .* ordinal"),
-    ],
-)
-def test_device_that_cannot_be_opened_is_unavailable(stub, fail, rule, message):
-    fail(rule)
-    with pytest.raises(BackendUnavailable, match=message):
-        CudaDevice()
+    ]
+    for rule, message in cases:
+        fail(rule)
+        with pytest.raises(BackendUnavailable, match=message):
+            CudaDevice()
 
 
 # ------------------------------------------------------------------------- the empty kernel
@@ -481,18 +475,16 @@ def test_kernel_that_fails_makes_the_device_unhealthy(code, device, module, fail
     assert not device.healthy
 
 
-@pytest.mark.parametrize(
-    ("launch", "reason"),
-    [
+def test_launch_that_cannot_be_is_refused_before_any_runs(device, module, stub):
+    cases = [
         (Launch("add", (32, 33), (1, 1), ()), "1,056 .* 1,024"),
         (Launch("narrow", (65,), (1,), ("z",)), "launch bounds.* 64"),
         (Launch("add", (32,), (1,), ("q",)), "q.* x, y, z, n"),
-    ],
-)
-def test_launch_that_cannot_be_is_refused_before_any_runs(launch, reason, device, module, stub):
-    with pytest.raises(LaunchFailed, match=reason):
-        device.launch(module, [ADD, launch])
-    assert not [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
+    ]
+    for launch, reason in cases:
+        with pytest.raises(LaunchFailed, match=reason):
+            device.launch(module, [ADD, launch])
+        assert not [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
 
 
 def test_binary_with_too_much_shared_memory_is_refused_before_the_driver_is_called(device, stub):

@@ -1,7 +1,5 @@
 """Configurations of equal machine code: measured once, shared and marked, and else measured."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest
@@ -13,6 +11,7 @@ from harness.measure.measurer import EqualCode
 from harness.space_file import load_spec
 from tests.helpers.fake_kernels import FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, read_journal
+from tests.helpers.planted import assert_ok
 from tests.helpers.replays import opened
 from tests.helpers.results_examples import query
 
@@ -68,11 +67,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("measured", "asked", "changes", "is_shared"), CASES.values(), ids=CASES)
-def test_equal_code_is_shared_where_it_is_launched_alike_and_the_host_module_read_the_same(
-    measured, asked, changes, is_shared
-):
-    assert (found_for(measured, asked, **changes) is not None) is is_shared
+def test_equal_code_is_shared_where_it_is_launched_alike_and_the_host_module_read_the_same():
+    for name, (measured, asked, changes, is_shared) in CASES.items():
+        assert (found_for(measured, asked, **changes) is not None) is is_shared, name
 
 
 def test_measurements_are_found_by_whatever_the_host_module_read_each_time():
@@ -83,11 +80,11 @@ def test_measurements_are_found_by_whatever_the_host_module_read_each_time():
     assert result.shared_with == config(2, 5).digest
 
 
-@pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
-def test_failures_that_repeat_are_shared_and_chance_ones_are_not(outcome):
-    failed = ok(1, outcome=outcome, timing=None, message="as it is")
-    result = found_for(failed, config(2))
-    assert (result is not None) == (outcome in (Outcome.WRONG_RESULT, Outcome.LAUNCH_FAILED))
+def test_failures_that_repeat_are_shared_and_chance_ones_are_not():
+    for outcome in [o for o in Outcome if o is not Outcome.OK]:
+        failed = ok(1, outcome=outcome, timing=None, message="as it is")
+        result = found_for(failed, config(2))
+        assert (result is not None) == (outcome in (Outcome.WRONG_RESULT, Outcome.LAUNCH_FAILED))
 
 
 def test_what_was_shared_is_shared_on_with_its_first_origin():
@@ -99,7 +96,7 @@ def test_what_was_shared_is_shared_on_with_its_first_origin():
 
 
 @pytest.fixture
-def fake(fake_here):
+def hashing(fake_here):
     """Opens measurers of a fake device; V is a macro that changes nothing."""
     return partial(fake_here, hashes=True)
 
@@ -112,8 +109,8 @@ def v(value):
     return Config({"V": value})
 
 
-def test_finalists_are_measured_each_for_itself(fake):
-    local, space = fake()
+def test_finalists_are_measured_each_for_itself(hashing):
+    local, space = hashing()
     local.measure(space, FOUR, v(1), None)
     result = local.measure_interleaved(space, FOUR, [v(1), v(2)], rounds=2)
     assert [m.shared_with for m in result] == [None, None]
@@ -131,11 +128,11 @@ HOST_SPACE = FAKE_SPACE.replace(
 ).replace("launch: {group: [4], grid: [1]}", "launch: host")
 
 
-def test_launches_of_a_host_module_equal_by_what_it_reads(fake, tmp_path):
-    local, space = fake(write_fake(tmp_path, space=HOST_SPACE, host=FAKE_HOST + HOST_LAUNCHES))
+def test_launches_of_a_host_module_equal_by_what_it_reads(hashing, tmp_path):
+    local, space = hashing(write_fake(tmp_path, space=HOST_SPACE, host=FAKE_HOST + HOST_LAUNCHES))
     configs = [Config({"SIZE": size, "V": value}) for size, value in ((4, 1), (4, 2), (2, 2))]
     result = [local.measure(space, FOUR, config, None) for config in configs]
-    assert [m.outcome for m in result] == [Outcome.OK] * 3, result[0].message
+    assert_ok(*result)
     assert [m.host_read for m in result] == [("SIZE",)] * 3
     assert [m.shared_with for m in result] == [None, configs[0].digest, None]
 
@@ -143,19 +140,19 @@ def test_launches_of_a_host_module_equal_by_what_it_reads(fake, tmp_path):
 # ------------------------------------------------------------------------- a whole campaign
 
 
-def searched(fake, folder, **options):
+def searched(hashing, folder, **options):
     """A campaign on a fake device: its tests, and its reports."""
-    local, _ = fake()
+    local, _ = hashing()
     spec = load_spec(folder / "fake.yaml")
     with opened(spec, folder / "results.db", local, **options) as (campaign, tests):
         campaign.run()
         return tests, input_reports(campaign.results())
 
 
-def test_a_campaign_measures_one_finalist_of_each_code(fake, tmp_path):
-    searched(fake, tmp_path, test_limit=2)
+def test_a_campaign_measures_one_finalist_of_each_code(hashing, tmp_path):
+    searched(hashing, tmp_path, test_limit=2)
     launched = launches(tmp_path)
-    tests, reports = searched(fake, tmp_path, test_limit=6)
+    tests, reports = searched(hashing, tmp_path, test_limit=6)
     assert len(tests) == 12
     assert launches(tmp_path) == launched, "its code is not measured again after the run was cut"
     assert [(r.measured, r.shared, r.within_noise) for r in reports] == [(6, 5, 0)] * 2

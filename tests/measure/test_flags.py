@@ -121,25 +121,23 @@ def test_constraints_of_the_space_may_name_the_catalogue_s_flags(load):
     assert not is_legal(spec, maxrregcount=72)
 
 
-@pytest.mark.parametrize(
-    ("compiler", "flags", "levels"),
-    [
+def test_levels_that_a_catalogue_names_are_baselines(load):
+    cases = [
         ("nvcc", "default", [f"-Xptxas --opt-level={level}" for level in (0, 1, 2)]),
         ("nvcc", "exact", [f"-Xptxas --opt-level={level}" for level in (1, 2)]),
         ("nvcc", "[default, -opt_level]", []),
         ("opencl", "[cl_nv_opt_level]", [f"-cl-nv-opt-level {level}" for level in range(4)]),
         ("gcc", "[exact, {opt_level: {values: [2, s]}}]", ["-O2"]),
         ("clang++", "levels", [f"-O{level}" for level in range(4)]),
-    ],
-)
-def test_levels_that_a_catalogue_names_are_baselines(load, compiler, flags, levels):
-    text = KERNEL if compiler in ("nvcc", "opencl") else PROGRAM.replace("gcc", compiler)
-    spec = load(text, f"flags: {{{compiler}: {flags}}}")
-    found = spec.baselines_for(compiler)
-    assert list(found) == levels
-    space = space_with(spec, compiler)
-    for config in found.values():
-        assert space.is_legal(space.canonical(config))
+    ]
+    for compiler, flags, levels in cases:
+        text = KERNEL if compiler in ("nvcc", "opencl") else PROGRAM.replace("gcc", compiler)
+        spec = load(text, f"flags: {{{compiler}: {flags}}}")
+        found = spec.baselines_for(compiler)
+        assert list(found) == levels
+        space = space_with(spec, compiler)
+        for config in found.values():
+            assert space.is_legal(space.canonical(config))
 
 
 def test_level_that_the_compiler_refuses_is_no_baseline(load):
@@ -203,19 +201,17 @@ def test_program_that_is_built_by_something_else_cannot_be_asked(load):
     assert fitted_to_program(spec) == spec
 
 
-@pytest.mark.parametrize(
-    ("flags", "verify", "is_exact"),
-    [
+def test_flags_that_change_no_values_must_give_the_same_bits(load):
+    cases = [
         ("exact", "{}", True),
         ("default", "{}", False),
         ("exact", "{against: reference}", False),
         ("default", "{against: baseline}", True),
-    ],
-)
-def test_flags_that_change_no_values_must_give_the_same_bits(load, flags, verify, is_exact):
-    spec = load(KERNEL, f"flags: {{nvcc: {flags}}}\nverify: {verify}")
-    assert spec.is_bit_exact("nvcc") is is_exact
-    assert spec.must_be_bit_exact is (verify == "{against: baseline}")
+    ]
+    for flags, verify, is_exact in cases:
+        spec = load(KERNEL, f"flags: {{nvcc: {flags}}}\nverify: {verify}")
+        assert spec.is_bit_exact("nvcc") is is_exact
+        assert spec.must_be_bit_exact is (verify == "{against: baseline}")
 
 
 def test_verification_bit_for_bit_is_another_measurement(load):
@@ -283,21 +279,19 @@ def program_of(spec, value):
 # --------------------------------------------------------------------------------- the values
 
 
-@pytest.mark.parametrize(
-    ("flags", "option"),
-    [
+def test_option_is_that_of_the_catalogue_name_or_space(loaded):
+    cases = [
         ("{controls: {files: packs/*.acf}}", "--apply-controls={value}"),
         ("{ptxas-controls: {files: packs/*.acf}}", "-Xptxas --apply-controls={value}"),
         ("{apply-controls: {files: packs/*.acf}}", "--apply-controls={value}"),
         ("[restrict, {controls: {files: packs/*.acf}}]", "--apply-controls={value}"),
         ('[{mine: {files: packs/*.acf, option: "-X {value}"}}]', "-X {value}"),
-    ],
-)
-def test_option_is_that_of_the_catalogue_name_or_space(loaded, flags, option):
-    spec = loaded(f"flags: {{nvcc: {flags}}}")
-    flag = list(flags_of(spec, "nvcc").values())[-1]
-    assert (flag.option, flag.default) == (option, None)
-    assert flag.values == (None, "fast.acf", "slow.acf")
+    ]
+    for flags, option in cases:
+        spec = loaded(f"flags: {{nvcc: {flags}}}")
+        flag = list(flags_of(spec, "nvcc").values())[-1]
+        assert (flag.option, flag.default) == (option, None)
+        assert flag.values == (None, "fast.acf", "slow.acf")
 
 
 def test_files_of_a_catalogue_exclude_each_other(loaded):
@@ -308,26 +302,22 @@ def test_files_of_a_catalogue_exclude_each_other(loaded):
     assert spec.selected_flags["nvcc"].changes_values
 
 
-@pytest.mark.parametrize(
-    ("patterns", "names"),
-    [
-        ("packs/fast.acf", ["fast.acf"]),
-        ("[packs/s*.acf, packs/*.acf]", ["fast.acf", "slow.acf"]),
-        ("'**/*.acf'", ["fast.acf", "slow.acf"]),
-        ("packs/*", ["fast.acf", "link", "slow.acf"]),
-    ],
-)
-def test_matching_files_are_values(loaded, packs, tmp_path, patterns, names):
+def test_matching_files_are_values(loaded, packs, tmp_path):
     (packs / "folder").mkdir()
     (tmp_path / "away").write_text("elsewhere")
     (packs / "link").symlink_to(tmp_path / "away")  # followed out of the tree
-    flag = flag_of(loaded(f"flags: {{nvcc: {{controls: {{files: {patterns}}}}}}}"))
-    assert flag.values == (None, *names)
+    for patterns, names in {
+        "packs/fast.acf": ["fast.acf"],
+        "[packs/s*.acf, packs/*.acf]": ["fast.acf", "slow.acf"],
+        "'**/*.acf'": ["fast.acf", "slow.acf"],
+        "packs/*": ["fast.acf", "link", "slow.acf"],
+    }.items():
+        flag = flag_of(loaded(f"flags: {{nvcc: {{controls: {{files: {patterns}}}}}}}"))
+        assert flag.values == (None, *names)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
+def test_what_cannot_be_is_one_error_at_its_line(loaded, packs, monkeypatch):
+    cases = [
         ("{controls: {files: nowhere/*.acf}}", r"`nowhere/\*.acf` matches no file; patterns"),
         ("{controls: {files: packs/folde*}}", r"`packs/folde\*` matches no file, only 1 folder"),
         ("{controls: {files: packs/fats.acf}}", r"fats.acf does not exist \(did you mean .*fast."),
@@ -345,9 +335,7 @@ def test_matching_files_are_values(loaded, packs, tmp_path, patterns, names):
         ("[controls]", r"`controls` needs files; write `{controls: {files: PATTERN}}`"),
         ("[{fmad: {files: packs/*.acf}}]", "`fmad` takes no files"),
         ("[{contrls: {files: packs/*.acf}}]", r"did you mean `controls`\?"),
-    ],
-)
-def test_what_cannot_be_is_one_error_at_its_line(loaded, packs, monkeypatch, flags, message):
+    ]
     (packs / "folder").mkdir()
     (packs / "gone.lnk").symlink_to("nothing")
     os.mkfifo(packs / "pipe")
@@ -356,8 +344,9 @@ def test_what_cannot_be_is_one_error_at_its_line(loaded, packs, monkeypatch, fla
     (packs / "same.txt").write_text("one content")
     (packs / "folder" / "same.txt").write_text("another")
     monkeypatch.setattr(space_flags, "MAX_FILE_BYTES", 100)
-    with pytest.raises(SpecError, match=rf"^[^\n]*space.yaml:5: [^\n]*{message}[^\n]*$"):
-        loaded(f"flags: {{nvcc: {flags}}}")
+    for flags, message in cases:
+        with pytest.raises(SpecError, match=rf"^[^\n]*space.yaml:5: [^\n]*{message}[^\n]*$"):
+            loaded(f"flags: {{nvcc: {flags}}}")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
@@ -426,10 +415,10 @@ def test_runs_note_the_files_and_a_person_reads_how_to_pass_them(loaded, packs):
     assert flag_of(before).files["fast.acf"].sha256 in line
 
 
-@pytest.mark.parametrize("damage", [[], {"controls": []}, {"controls": {"x": {"option": "x"}}}])
-def test_damaged_note_of_files_is_refused(damage):
-    with pytest.raises(ValueError, match="flag_files"):
-        TypeAdapter(Notes).validate_python({"flag_files": damage})
+def test_damaged_note_of_files_is_refused():
+    for damage in [[], {"controls": []}, {"controls": {"x": {"option": "x"}}}]:
+        with pytest.raises(ValueError, match="flag_files"):
+            TypeAdapter(Notes).validate_python({"flag_files": damage})
 
 
 def test_dispatcher_has_the_files_of_its_configurations(loaded, tmp_path):

@@ -1,10 +1,8 @@
 """Host modules: their data, their reference, and whatever can be wrong with them."""
 
-from __future__ import annotations
-
-import dataclasses
 import itertools
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +18,7 @@ from harness.measure.trial.verify import NAN
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import fake_job
 from tests.helpers.fakes import FakeCompiler, FakeDevice, nothing
+from tests.helpers.planted import assert_ok
 
 GIVEN = Input({"n": 4})
 GOOD = """\
@@ -83,9 +82,8 @@ def test_dataclass_in_a_host_module_works(write):
     make_kernel_data(write(head + "@dataclass\nclass A:\n    n: int\n" + GOOD), GIVEN)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
+def test_what_is_wrong_with_a_module_is_reported(write):
+    cases = [
         ("arguments = 1 +\n", "SyntaxError"),
         ("import not_there\n", ":1: ModuleNotFoundError"),
         ("raise SystemExit(3)\n", ":1: SystemExit: 3"),
@@ -111,13 +109,12 @@ def test_dataclass_in_a_host_module_works(write):
         (GOOD + 'CONSTANT = ("n",)\n', "CONSTANT names `n`"),
         (GOOD + 'SCRATCH = ("z",)\n', "SCRATCH names `z`"),
         (replaced("rng.random(n)", "np.ones(1 << 50)"), ":5: .*MemoryError"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_with_a_module_is_reported(write, text, reason):
-    path = write(text)
-    with pytest.raises(HostModuleError, match=reason) as caught:
-        make_kernel_data(path, GIVEN)
-    assert str(path) in str(caught.value)
+    ]
+    for text, reason in cases:
+        path = write(text)
+        with pytest.raises(HostModuleError, match=reason) as caught:
+            make_kernel_data(path, GIVEN)
+        assert str(path) in str(caught.value)
 
 
 def test_reference_cannot_change_the_arguments(write):
@@ -200,11 +197,11 @@ def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path):
     case = case_of(tmp_path)
     device = device_of(case)
     measured = measure_kernel(device, case, job_of(STEPS=1))
-    assert measured.outcome is Outcome.OK, measured.message
+    assert_ok(measured)
     # Four doublings and a copy, for each run: a verified one and the samples.
     assert len(device.launched) == 5 * (1 + measured.timing.count)
     both = measure_interleaved(device, [case], [job_of(STEPS=1), job_of(STEPS=2)], rounds=2)
-    assert [m.outcome for m in both] == [Outcome.OK, Outcome.OK], "the configuration chooses them"
+    assert_ok(*both)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +214,7 @@ def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(
     case = case_of(tmp_path, HOST.replace('SCRATCH = ("most",)', 'CONSTANT = ("most",)'))
     device = device_of(case, double=nothing, copy=nothing)
     launches = Launch("double", (4,), (1,), ("x", "most")), Launch("copy", (4,), (1,), ("x", "y"))
-    job = dataclasses.replace(job_of(STEPS=1), arch=arch, launches=launches)
+    job = replace(job_of(STEPS=1), arch=arch, launches=launches)
     measure_kernel(device, case, job)
     launched = device.launches[:2]
     assert [launch.arguments for launch in launched] == passed
@@ -226,11 +223,9 @@ def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(
 
 def test_occupancy_is_that_of_the_launches_that_are_yielded(tmp_path):
     case, job = case_of(tmp_path), job_of(STEPS=1)
-    build = dataclasses.replace(job.binary.build, registers=32)
-    binary = dataclasses.replace(job.binary, build=build)
-    measured = measure_kernel(
-        device_of(case), case, dataclasses.replace(job, arch="sm_90", binary=binary)
-    )
+    build = replace(job.binary.build, registers=32)
+    binary = replace(job.binary, build=build)
+    measured = measure_kernel(device_of(case), case, replace(job, arch="sm_90", binary=binary))
     assert measured.observed["active_warps"] == 32, "of one warp each"
 
 
@@ -247,9 +242,8 @@ def test_time_of_a_run_is_the_sum_of_its_launches_and_its_clock_the_lowest(tmp_p
 ALL_READ = {"STEPS", "FAST"}
 
 
-@pytest.mark.parametrize(
-    ("reads", "read"),
-    [
+def test_reads_of_a_host_module_are_recorded(tmp_path):
+    cases = [
         ('config["STEPS"]', {"STEPS"}),
         ('config.get("MISSING", 2)', {"MISSING"}),
         ('"FAST" in config', {"FAST"}),
@@ -261,23 +255,22 @@ ALL_READ = {"STEPS", "FAST"}
         ("config == {}", ALL_READ),
         ('f"{config}"', ALL_READ),
         ("list(config.values())", ALL_READ),
-    ],
-)
-def test_reads_of_a_host_module_are_recorded(tmp_path, reads, read):
-    text = HOST.replace('config["STEPS"] == 2', f"({reads}) is None")
-    config = TrackedConfig(Config({"STEPS": 2, "FAST": True}))
-    steps = case_of(tmp_path, text).launches(config, FUNCTIONS)
-    next(steps)
-    assert config.read == set()
-    steps.send(None)
-    assert config.read == read
+    ]
+    for reads, read in cases:
+        text = HOST.replace('config["STEPS"] == 2', f"({reads}) is None")
+        config = TrackedConfig(Config({"STEPS": 2, "FAST": True}))
+        steps = case_of(tmp_path, text).launches(config, FUNCTIONS)
+        next(steps)
+        assert config.read == set()
+        steps.send(None)
+        assert config.read == read
 
 
-@pytest.mark.parametrize("bypass", ["eval('STEPS', config)", "dict.get(config, 'STEPS')"])
-def test_a_configuration_cannot_be_read_without_a_record(tmp_path, bypass):
-    case = case_of(tmp_path, HOST.replace('config["STEPS"] == 2', bypass))
-    with pytest.raises(LaunchFailed, match="TypeError"):
-        list(case.launches(TrackedConfig(Config({"STEPS": 2})), FUNCTIONS))
+def test_a_configuration_cannot_be_read_without_a_record(tmp_path):
+    for bypass in ["eval('STEPS', config)", "dict.get(config, 'STEPS')"]:
+        case = case_of(tmp_path, HOST.replace('config["STEPS"] == 2', bypass))
+        with pytest.raises(LaunchFailed, match="TypeError"):
+            list(case.launches(TrackedConfig(Config({"STEPS": 2})), FUNCTIONS))
 
 
 def test_a_measurement_records_what_launches_and_arrange_read(tmp_path):
@@ -301,9 +294,8 @@ def test_scalar_of_a_launch_needs_no_name(tmp_path):
     assert launch.arguments == (np.int32(3), "y")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
+def test_faults_of_launches_are_reported(tmp_path):
+    cases = [
         ('Read("most")', 'Read("moss")', "`moss`.* x, y, most"),
         ('("x", "y"))', '("x", "z"))', "names `z`"),
         ('yield Launch("copy"', 'yield ("copy"', "must yield"),
@@ -316,14 +308,13 @@ def test_scalar_of_a_launch_needs_no_name(tmp_path):
         ('("x", "y"))', '("x", np.zeros(2)))', "tuple of names"),
         ('"copy", (4,)', '"copy", (4.0,)', "4.0"),
         ('"copy", (4,)', '"copy", (0,)', r"\(0, 1, 1\) of copy"),
-    ],
-)
-def test_faults_of_launches_are_reported(tmp_path, old, new, reason):
-    assert old in HOST
-    case = case_of(tmp_path, HOST.replace(old, new))
-    measured = measure_kernel(device_of(case), case, job_of(STEPS=1))
-    assert measured.outcome is Outcome.LAUNCH_FAILED
-    assert re.search(reason, measured.message)
+    ]
+    for old, new, reason in cases:
+        assert old in HOST
+        case = case_of(tmp_path, HOST.replace(old, new))
+        measured = measure_kernel(device_of(case), case, job_of(STEPS=1))
+        assert measured.outcome is Outcome.LAUNCH_FAILED
+        assert re.search(reason, measured.message)
 
 
 # ------------------------------------------------------------------------------- arrange
@@ -363,7 +354,7 @@ def arranged_device(case):
 
 def arranged_job(packed):
     binary = FakeCompiler().compile(Program("kernel firsts\nkernel firsts_packed", (), ()))
-    return dataclasses.replace(job_of(PACKED=packed), binary=binary)
+    return replace(job_of(PACKED=packed), binary=binary)
 
 
 def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path):
@@ -371,7 +362,7 @@ def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path):
     device = arranged_device(case)
     measured = [measure_kernel(device, case, arranged_job(packed)) for packed in (1, 0, 1, 0, 0, 1)]
     measured += measure_interleaved(device, [case], [arranged_job(1), arranged_job(0)], rounds=3)
-    assert [m.outcome for m in measured] == [Outcome.OK] * 8
+    assert_ok(*measured)
 
 
 def test_interleaved_configurations_all_write_what_one_arranges(tmp_path):
@@ -397,20 +388,18 @@ def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path
     jobs = [arranged_job(1), arranged_job(0)]
     measured = [measure_kernel(device, case, job) for job in jobs]
     measured += measure_interleaved(device, [case], jobs, rounds=3)
-    assert [m.outcome for m in measured] == [Outcome.OK] * 4
+    assert_ok(*measured)
 
 
-@pytest.mark.parametrize(
-    ("returned", "reason"),
-    [
+def test_faults_of_arrange_are_reported(tmp_path):
+    cases = [
         ("{'y': arguments['y']}", "`y`"),
         ("{'z': arguments['y']}", "`z`"),
         ("{'pairs': arguments['y']}", "size or dtype"),
         ("None", "NoneType"),
         ("{'pairs': arguments['pairs'].T}", "not contiguous"),
-    ],
-)
-def test_faults_of_arrange_are_reported(tmp_path, returned, reason):
-    case = case_of(tmp_path, ARRANGED.replace("{} if", f"{returned} if"))
-    with pytest.raises(LaunchFailed, match=reason):
-        case.arranged(TrackedConfig(Config({"PACKED": 1})))
+    ]
+    for returned, reason in cases:
+        case = case_of(tmp_path, ARRANGED.replace("{} if", f"{returned} if"))
+        with pytest.raises(LaunchFailed, match=reason):
+            case.arranged(TrackedConfig(Config({"PACKED": 1})))

@@ -1,6 +1,6 @@
 """Measuring in a process of its own: faults planted in kernels, and devices that fail."""
 
-import contextlib
+from contextlib import closing
 from unittest import mock
 
 import pytest
@@ -12,7 +12,7 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space_file import load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeDevice, read_journal
-from tests.helpers.planted import FAULTS, GIVEN, fault, space_of
+from tests.helpers.planted import FAULTS, GIVEN, assert_failed, assert_ok, fault, space_of
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def faults():
 def local(faults):
     """A measurer on PoCL, which builds and runs in processes that kernels may end."""
     pytest.importorskip("pyopencl")
-    with contextlib.closing(KernelMeasurer(faults, choose_one("opencl"))) as measurer:
+    with closing(KernelMeasurer(faults, choose_one("opencl"))) as measurer:
         yield measurer
 
 
@@ -36,7 +36,7 @@ def measure(faults, local):
     def measured(name):
         faulty = local.measure(space, GIVEN, fault(name), None)
         following = local.measure(space, GIVEN, fault("none"), None)
-        assert following.outcome is Outcome.OK, following.message
+        assert_ok(following)
         assert faulty.config == fault(name)
         assert faulty.build is not None or faulty.outcome is Outcome.BUILD_FAILED
         return faulty
@@ -64,8 +64,7 @@ BAD_LINE = (FAULTS / "faults.cl").read_text().splitlines().index("    y[i] = und
 )
 def test_each_fault_is_its_outcome_and_the_message_names_it(measure, name, outcome, word):
     faulty = measure(name)
-    assert faulty.outcome is outcome
-    assert word in faulty.message
+    assert_failed(faulty, outcome, word)
     if name == "wrong_element":
         worst = faulty.worst_element
         assert (worst.argument, worst.index, worst.wrong_count) == ("y", (5,), 1)
@@ -77,7 +76,7 @@ def test_process_that_a_kernel_wrote_over_is_replaced(faults, local):
     for name in ("none", "overrun_far", "none", "none"):
         measured = local.measure(space, GIVEN, fault(name), None)
         pids.append(measured.observed["pid"])
-    assert measured.outcome is Outcome.OK, measured.message
+    assert_ok(measured)
     assert pids[0] == pids[1] != pids[2] == pids[3]
 
 
@@ -94,7 +93,7 @@ def test_host_module_that_fails_ends_its_input_and_nothing_else(faults, local, n
     with pytest.raises(HostModuleError, match=reason):
         local.measure(space_of(faults, local, given), given, fault("none"), None)
     following = local.measure(space_of(faults, local), GIVEN, fault("none"), None)
-    assert following.outcome is Outcome.OK
+    assert_ok(following)
 
 
 @pytest.mark.slow

@@ -13,15 +13,28 @@ import pytest
 
 from harness.core.records import Outcome
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.results.view import read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.tuning.devices import DevicePool
 from tests.helpers.fake_kernels import FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
-from tests.helpers.planted import assert_ok, descendants, is_running, program_of, until
-from tests.helpers.replays import opened
+from tests.helpers.planted import (
+    assert_failed,
+    assert_ok,
+    descendants,
+    is_running,
+    until,
+)
+from tests.helpers.replays import opened, stored
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="needs /proc")]
+
+
+def program_of(pid):
+    """Return the path of a process's program; empty where it has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
 
 
 def processes():
@@ -109,8 +122,7 @@ def observe(config):
 def test_configuration_whose_process_is_killed_again_has_crashed(run):
     begun = run(DEADLY_HOST)
     found = begun.measure(1)
-    assert found.outcome is Outcome.CRASHED
-    assert "SIGKILL" in found.message
+    assert_failed(found, Outcome.CRASHED, "SIGKILL")
     assert_ok(begun.measure(0))
 
 
@@ -164,7 +176,7 @@ def tuned(spec, database, devices, when):
 
         display.test = test
         campaign.run()
-    return the_one(read_results([str(database)]))
+    return stored(database)
 
 
 def test_nothing_compiles_while_a_device_measures_and_nothing_twice(tmp_path):
@@ -204,6 +216,6 @@ def test_ctrl_c_ends_the_processes_of_all_devices_at_once(tmp_path):
             tuned(spec, database, devices, when)
         assert len(pids) == 2
         assert not any(map(is_running, pids))
-    results = the_one(read_results([str(database)]))
+    results = stored(database)
     assert len(results.rows) >= 6
     assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}

@@ -1,7 +1,5 @@
 """Rounds that are split into occasions: new loads, new allocations, other data."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 
@@ -22,6 +20,7 @@ from harness.measure.trial.occasions import (
 )
 from tests.helpers.fake_kernels import FOUR
 from tests.helpers.fakes import FakeDevice, twice
+from tests.helpers.planted import assert_failed, assert_ok
 
 CONFIG = Config({"V": 1})
 
@@ -40,10 +39,10 @@ def test_timing_knows_the_samples_of_each_occasion():
     assert Timing((1.0, 2.0)).by_occasion == ((1.0, 2.0),)
 
 
-@pytest.mark.parametrize("occasions", [(1, 1), (3, 0), (2, 2)])
-def test_occasions_that_do_not_hold_the_samples_are_refused(occasions):
-    with pytest.raises(ValueError, match="3 samples"):
-        Timing((1.0, 2.0, 3.0), occasions=occasions)
+def test_occasions_that_do_not_hold_the_samples_are_refused():
+    for occasions in [(1, 1), (3, 0), (2, 2)]:
+        with pytest.raises(ValueError, match="3 samples"):
+            Timing((1.0, 2.0, 3.0), occasions=occasions)
 
 
 def test_rounds_are_split_as_evenly_as_possible():
@@ -118,13 +117,13 @@ class BindingDevice(FakeDevice):
         self.binds += 1
 
 
-@pytest.mark.parametrize(("seeds", "rounds", "loads"), [((2, 2, 3), (2, 1, 1), 3), ((0,), (), 0)])
-def test_every_occasion_loads_and_allocates_anew_but_the_only_one(measured, seeds, rounds, loads):
-    device = BindingDevice()
-    result = measured(device, seeds)
-    assert [m.timing.occasions for m in result] == [rounds] * 2
-    # The data of the search is bound first: the arguments' names are asked for.
-    assert (device.unloads, device.binds) == (loads, 1 + loads)
+def test_every_occasion_loads_and_allocates_anew_but_the_only_one(measured):
+    for seeds, rounds, loads in [((2, 2, 3), (2, 1, 1), 3), ((0,), (), 0)]:
+        device = BindingDevice()
+        result = measured(device, seeds)
+        assert [m.timing.occasions for m in result] == [rounds] * 2
+        # The data of the search is bound first: the arguments' names are asked for.
+        assert (device.unloads, device.binds) == (loads, 1 + loads)
 
 
 def test_occasions_of_a_seed_have_two_sets_of_data_the_search_one(measured):
@@ -136,7 +135,7 @@ def test_occasions_of_a_seed_have_two_sets_of_data_the_search_one(measured):
 
 def test_each_launch_draws_one_of_two_sets_of_data(measured):
     device = FakeDevice()
-    assert [m.outcome for m in measured(device, (2,) * 60)] == [Outcome.OK] * 2
+    assert_ok(*measured(device, (2,) * 60))
     contents = [tuple(launch["x"]) for launch in device.launched]
     first, other = dict.fromkeys(contents)
     numbers = [(first, other).index(content) for content in contents]
@@ -151,9 +150,8 @@ def test_each_launch_draws_one_of_two_sets_of_data(measured):
 DEFAULT, OTHER = Config({"A": 0}), Config({"A": 1})
 
 
-@pytest.mark.parametrize(
-    ("time_s", "default_s", "word"),
-    [
+def test_time_that_is_too_good():
+    cases = [
         (0.1, 1.0, ""),  # exactly ten times as fast
         (3e-7, None, ""),  # the default is not known, and a launch may take that
         (2e-7, 2.9e-7, ""),  # the default is as short
@@ -162,11 +160,10 @@ DEFAULT, OTHER = Config({"A": 0}), Config({"A": 1})
         (2e-7, None, "300 ns"),
         (2e-7, 3e-7, "300 ns"),
         (2e-8, 2.9e-7, "14.5 times"),
-    ],
-)
-def test_time_that_is_too_good(time_s, default_s, word):
-    reason = why_too_good(time_s, default_s, FLOOR_S)
-    assert word in reason if word else reason is None
+    ]
+    for time_s, default_s, word in cases:
+        reason = why_too_good(time_s, default_s, FLOOR_S)
+        assert word in reason if word else reason is None
 
 
 def test_less_than_the_work_takes_at_the_peak_is_too_good_unless_the_default_is_as_fast():
@@ -316,8 +313,7 @@ def test_kernel_that_copies_an_earlier_result_is_wrong_on_new_data(search):
         return 0.001
 
     result, _ = search(copies)
-    assert result.outcome is Outcome.WRONG_RESULT
-    assert "1,000 times" in result.message
+    assert_failed(result, Outcome.WRONG_RESULT, "1,000 times")
 
 
 def test_kernel_that_recognises_data_has_the_time_of_its_first_runs(search):
@@ -329,7 +325,7 @@ def test_kernel_that_recognises_data_has_the_time_of_its_first_runs(search):
         return 0.8 if is_new else 0.01
 
     result, _ = search(recognises)
-    assert result.outcome is Outcome.OK
+    assert_ok(result)
     assert result.time_s == 0.8
     assert "800 ms" in result.message
 

@@ -1,18 +1,17 @@
 """Measurers of two versions of a kernel in one process, as a rerun compares them."""
 
-import contextlib
 import sys
+from contextlib import closing
 from unittest import mock
 
 import numpy as np
 import pytest
 
-from harness.core.records import Outcome
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
 from tests.helpers.fake_kernels import FOUR, DeviceBackend, fake_job, write_fake
 from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeDevice
-from tests.helpers.planted import space_of
+from tests.helpers.planted import assert_ok, space_of
 
 FOLDER = """
 import os, sys
@@ -63,7 +62,7 @@ def test_host_modules_find_their_own_helpers(tmp_path, kind, monkeypatch):
         worker.prepare(host, FOUR)
         assert np.all(device.bound["x"] == value)
         found = worker.run(JOB)
-        assert found.outcome is Outcome.OK, found.message
+        assert_ok(found)
         assert found.observed["value"] == value, "observe() imports at each call"
     (tmp_path / "plain.py").write_text(FAKE_HOST)
     worker.prepare(tmp_path / "plain.py", FOUR)
@@ -78,9 +77,9 @@ def test_a_measurer_beside_another_one_uses_its_process(tmp_path):
         specs.append(write_fake(tmp_path / name, host=FAKE_HOST.replace("rng.random(", data)))
     with (
         mock.patch.object(FakeBackend, "open_device", side_effect=FakeDevice) as opened,
-        contextlib.closing(KernelMeasurer(specs[0], backend)) as first,
+        closing(KernelMeasurer(specs[0], backend)) as first,
     ):
-        with contextlib.closing(KernelMeasurer(specs[1], backend, first)) as second:
+        with closing(KernelMeasurer(specs[1], backend, first)) as second:
             for _ in range(2):
                 measure_default(first, specs[0])
                 measure_default(second, specs[1])
@@ -92,4 +91,4 @@ def measure_default(measurer, spec):
     """Measure the default on the first input, as a rerun does."""
     space = space_of(spec, measurer, spec.inputs[0])
     (found,) = measurer.measure_interleaved(space, spec.inputs[0], [space.default], 2, (1,))
-    assert found.outcome is Outcome.OK, found.message
+    assert_ok(found)

@@ -1,13 +1,11 @@
 """OpenCL beyond the contract: includes, arguments that do not fit, logs, caches."""
 
-from __future__ import annotations
-
 import ctypes
-import dataclasses
 import os
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +65,7 @@ def run(device, compiler):
     def launched(launch, arguments):
         device.bind(arguments)
         named = launch.arguments or tuple(arguments)
-        device.launch(module, [dataclasses.replace(launch, arguments=named)])
+        device.launch(module, [replace(launch, arguments=named)])
 
     return launched
 
@@ -90,20 +88,18 @@ def write(tmp_path):
     return written
 
 
-@pytest.mark.parametrize(
-    ("text", "headers", "place"),
-    [
+def test_messages_name_the_line_in_and_after_an_include(write, compiler):
+    cases = [
         ('\n#include "k.h"\n\nint bad = wrong;\n', {"k": "#define K 1\n\n\n"}, r"source\.cl:4:11"),
         (
             '#include "k.h"\n',
             {"k": '#include "deep/m.h"\n\nint bad = wrong;\n', "deep__m": ""},
             r"k\.h:3:11",
         ),
-    ],
-)
-def test_messages_name_the_line_in_and_after_an_include(write, compiler, text, headers, place):
-    with pytest.raises(BuildFailed, match=rf"{place}: .*'wrong'"):
-        compiler.compile(write(f'#line 1 "source.cl"\n{text}', **headers))
+    ]
+    for text, headers, place in cases:
+        with pytest.raises(BuildFailed, match=rf"{place}: .*'wrong'"):
+            compiler.compile(write(f'#line 1 "source.cl"\n{text}', **headers))
 
 
 def test_include_is_looked_for_beside_the_including_file_first(write):
@@ -158,9 +154,8 @@ WITH_N = {"y": Y, "n": np.int32(10)}
 ALONE = {"y": Y}
 
 
-@pytest.mark.parametrize(
-    ("launch", "arguments", "reason"),
-    [
+def test_launch_that_does_not_fit_the_kernel_fails_and_the_next_one_works(device, run):
+    cases = [
         (F, WITH_N, r"3 arguments.* 2: y, n"),
         (F, FITTING | {"y": np.int64(1)}, r"y, is float\*, .* int64"),
         (F, FITTING | {"n": Y}, r"n, is int, .* array"),
@@ -177,19 +172,16 @@ ALONE = {"y": Y}
         (TILE, ALONE, "2 arguments.* 1: y"),
         (launch_of("sized", 8, 2, carveout=75), ALONE, "carveout"),
         (launch_of("sized"), ALONE, r"\(8, 2, 1\).* \(8, 1, 1\)"),
-    ],
-)
-def test_launch_that_does_not_fit_the_kernel_fails_and_the_next_one_works(
-    device, run, launch, arguments, reason
-):
-    with pytest.raises(LaunchFailed, match=reason):
-        run(launch, arguments)
-    run(F, FITTING)
-    assert (device.read("y")[:8] == 6).all()
+    ]
+    for launch, arguments, reason in cases:
+        with pytest.raises(LaunchFailed, match=reason):
+            run(launch, arguments)
+        run(F, FITTING)
+        assert (device.read("y")[:8] == 6).all()
 
 
 def test_a_launch_is_checked_again_with_other_arguments(device, run):
-    launch = dataclasses.replace(F, arguments=("y", np.int32(3), np.float32(2)))
+    launch = replace(F, arguments=("y", np.int32(3), np.float32(2)))
     for _ in range(2):
         run(launch, {"y": Y.copy()})
         assert device.read("y")[:8].tolist() == [6] * 8
@@ -317,15 +309,13 @@ class Record(ctypes.Structure):
 
 
 @needs_linux
-@pytest.mark.parametrize(
-    ("recorded", "device", "named"),
-    [
+def test_refused_name_becomes_a_level_of_x86_64():
+    cases = [
         (b"generic", "generic", b"x86-64-v"),
         (b"generic", "znver3", b"generic"),  # PoCL knows it
         (b"znver3", "generic", b"znver3"),  # the record is without the name
-    ],
-)
-def test_refused_name_becomes_a_level_of_x86_64(recorded, device, named):
-    record = Record(name=recorded)
-    name_processor(f"{VERSION}{device}", ctypes.addressof(record))
-    assert record.name.startswith(named)
+    ]
+    for recorded, device, named in cases:
+        record = Record(name=recorded)
+        name_processor(f"{VERSION}{device}", ctypes.addressof(record))
+        assert record.name.startswith(named)

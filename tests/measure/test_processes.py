@@ -76,24 +76,22 @@ def test_function_past_its_deadline_is_killed(child, monkeypatch):
     assert run(child, abs, -1) == 1
 
 
-@pytest.mark.parametrize(
-    ("function", "argument", "message"),
-    [(sys.exit, 4, "exit status 4"), (signal.raise_signal, signal.SIGKILL, "SIGKILL.*memory")],
-)
-def test_process_that_dies_says_how_and_is_replaced(child, function, argument, message):
-    with pytest.raises(ChildLost, match=message) as caught:
-        run(child, function, argument)
-    assert not caught.value.hung
-    assert run(child, abs, -1) == 1
+KILLED = signal.raise_signal, signal.SIGKILL
 
 
-@pytest.mark.parametrize(
-    ("end", "argument"), [(signal.raise_signal, signal.SIGKILL), (os._exit, 128 + signal.SIGTERM)]
-)
-def test_call_whose_process_was_killed_from_outside_is_repeated(child, tmp_path, end, argument):
-    journal = tmp_path / "journal"
-    assert child.call_again(Worker.run, end_once, journal, end, argument, timeout_s=SOON_S)
-    assert journal.read_text() == "called\n" * 2
+def test_process_that_dies_says_how_and_is_replaced(child):
+    for end, message in (((sys.exit, 4), "exit status 4"), (KILLED, "SIGKILL.*memory")):
+        with pytest.raises(ChildLost, match=message) as caught:
+            run(child, *end)
+        assert not caught.value.hung
+        assert run(child, abs, -1) == 1
+
+
+def test_call_whose_process_was_killed_from_outside_is_repeated(child, tmp_path):
+    for number, end in enumerate((KILLED, (os._exit, 128 + signal.SIGTERM))):
+        journal = tmp_path / str(number)
+        assert child.call_again(Worker.run, end_once, journal, *end, timeout_s=SOON_S)
+        assert journal.read_text() == "called\n" * 2
 
 
 def test_call_that_crashed_is_not_repeated(child, tmp_path):
@@ -280,7 +278,7 @@ def test_result_of_any_size_comes_back():
 
 
 def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch):
-    fork, forked = os.fork, list[int]()
+    fork, forked = os.fork, []
 
     def noting():
         forked.append(fork())

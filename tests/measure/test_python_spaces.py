@@ -1,7 +1,7 @@
 """The committed spaces of Python callables, and kernels of Triton in its interpreter; they need the
 packages that they name."""
 
-import contextlib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from harness.core.records import Config, Outcome
 from harness.measure.choose import open_measurer
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
+from tests.helpers.planted import assert_failed, assert_ok
 
 SPACES = sorted((Path(__file__).parents[2] / "spaces/python").glob("*.yaml"))
 PARAMS = [
@@ -29,7 +30,7 @@ def measured_configs(spec, changes):
     """Measure the default with these values on the smallest input."""
     problem = min(spec.inputs, key=lambda each: sum(map(float, each.values())))
     measurer, _ = open_measurer(spec, "auto")
-    with contextlib.closing(measurer):
+    with closing(measurer):
         space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
         configs = [space.canonical(Config({**space.default, **each})) for each in changes]
         return [measurer.measure(space, problem, config, None) for config in configs]
@@ -42,7 +43,7 @@ def test_corners_of_a_committed_space_are_right(path, monkeypatch):
     spec = load_spec(path)
     pytest.importorskip(str(spec.framework), reason=f"{spec.framework} is not installed")
     for found in measured(spec, (0, -1)):
-        assert found.outcome is Outcome.OK, found.message
+        assert_ok(found)
 
 
 TRITON = """\
@@ -92,9 +93,8 @@ def test_kernel_of_triton_is_verified_in_its_interpreter(tmp_path, monkeypatch):
     (tmp_path / "double.py").write_text(TRITON)
     (tmp_path / "double.yaml").write_text(SPACE)
     right, wrong = measured(load_spec(tmp_path / "double.yaml"), (0, -1))
-    assert right.outcome is Outcome.OK, right.message
-    assert wrong.outcome is Outcome.WRONG_RESULT
-    assert "at the first run: y[" in wrong.message
+    assert_ok(right)
+    assert_failed(wrong, Outcome.WRONG_RESULT, "at the first run: y[")
 
 
 WARP = """\
@@ -153,7 +153,6 @@ def test_kernel_of_warp_is_verified_and_timed(tmp_path):
     configs = [{"STEP": 1}, {"STEP": 4}, {"STEP": 4, "RETURNS": True}, {"STEP": 4, "LESS": 1}]
     *right, wrong = measured_configs(spec, configs)
     for found in right:
-        assert found.outcome is Outcome.OK, found.message
+        assert_ok(found)
         assert found.time_s < 0.1
-    assert wrong.outcome is Outcome.WRONG_RESULT
-    assert "y[100, 0] was never written" in wrong.message
+    assert_failed(wrong, Outcome.WRONG_RESULT, "y[100, 0] was never written")

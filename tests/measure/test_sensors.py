@@ -1,6 +1,5 @@
 """Energy, temperature, memory clock and throttling: over scripted stand-ins for what reads them."""
 
-import dataclasses
 import itertools
 import math
 import os
@@ -8,6 +7,7 @@ import sys
 import threading
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import count
 from unittest.mock import Mock
 
@@ -22,6 +22,7 @@ from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.nvml import Sensors, open_sensors, other_processes
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import DATA, bound_device, fake_job
+from tests.helpers.planted import assert_ok
 from tests.helpers.stub_nvml import BUS
 
 GPU = Environment("cuda", "a GPU", "CUDA", "1", "nvcc", notes={"pci_bus_id": BUS})
@@ -58,20 +59,18 @@ def test_an_earlier_library_without_a_call_is_no_error(nvml):
     assert "throttled" not in gpu().state()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_no_counter_has_a_reason(nvml):
+    cases = [
         ({"nvmlInit": "LibraryNotFound"}, "LibraryNotFound"),
         ({"gpus": []}, BUS),
         ({"nvmlDeviceGetMigMode": [[1, 1]]}, "MIG"),
         ({"power_w": None, "nvmlDeviceGetTotalEnergyConsumption": "NotSupported"}, "NotSupported"),
-    ],
-)
-def test_no_counter_has_a_reason(nvml, changes, message):
-    nvml(**changes)
-    sensors = gpu()
-    assert sensors.counter is None
-    assert message in str(sensors.no_energy)
+    ]
+    for changes, message in cases:
+        nvml(**changes)
+        sensors = gpu()
+        assert sensors.counter is None
+        assert message in str(sensors.no_energy)
 
 
 def test_missing_library_names_what_installs_it(monkeypatch):
@@ -79,7 +78,7 @@ def test_missing_library_names_what_installs_it(monkeypatch):
     sensors = gpu()
     assert "pip install nvidia-ml-py" in str(sensors.no_energy)
     assert sensors.state() == {}
-    other = open_sensors(dataclasses.replace(GPU, notes={}))
+    other = open_sensors(replace(GPU, notes={}))
     assert "--backend cuda" in str(other.no_energy)
 
 
@@ -197,14 +196,14 @@ def measured(sensors, meter, **changes):
         np.copyto(y, 2 * x)
 
     device = bound_device(works, (2e-3 for _ in count()))
-    found = measure_kernel(device, DATA, dataclasses.replace(JOB, **changes), sensors)
-    assert found.outcome is Outcome.OK
+    found = measure_kernel(device, DATA, replace(JOB, **changes), sensors)
+    assert_ok(found)
     return device, dict(found.observed)
 
 
 def test_measurement_observes_the_state_and_the_energy(nvml, meter):
     nvml()
-    sensors = dataclasses.replace(gpu(), counter=meter)
+    sensors = replace(gpu(), counter=meter)
     _, found = measured(sensors, meter)
     assert (found["temperature_c"], found["memory_clock_mhz"], found["throttled"]) == (64, 2619, 0)
     assert (found["power_w"], found["energy_j"]) == (pytest.approx(300), pytest.approx(0.6))
@@ -241,7 +240,7 @@ def test_wrong_result_among_the_launches_for_energy_is_found():
         np.copyto(y, 2 * x if next(runs) < 7 else x)
 
     sensors = Sensors(counter=Meter())
-    job = dataclasses.replace(JOB, energy_s=0.02)
+    job = replace(JOB, energy_s=0.02)
     found = measure_kernel(bound_device(tires), DATA, job, sensors)
     assert found.outcome is Outcome.WRONG_RESULT
 

@@ -4,16 +4,13 @@
 one wrong operator or bound that the reference must catch.
 """
 
-from __future__ import annotations
-
-import dataclasses
 import functools
 import itertools
 import math
 import re
 import shutil
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +29,7 @@ from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import load_spec
 from tests.helpers.compilers import BOTH, needs_nvcc
+from tests.helpers.planted import assert_ok
 from tests.helpers.planted import measured as measured_changes
 
 pytestmark = pytest.mark.slow
@@ -131,7 +129,7 @@ def test_default_verifies_on_the_smallest_input_with_all_optimisations(case, ope
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")
     spec = spec_of(case)
     (found,) = measured(case, spec, opencl, [(smallest_input(spec), DEFAULT)])
-    assert found.outcome is Outcome.OK, found.message
+    assert_ok(found)
 
 
 @needs_nvcc
@@ -140,7 +138,7 @@ def test_corners_compile_without_a_warning(case):
     corners run on OpenCL. To compile one takes as long as to verify it there on all inputs."""
     turn = [path.stem for path in CASES].index(case.name)
     target = target_of(ARCHITECTURES[turn % len(ARCHITECTURES)])
-    spec = dataclasses.replace(spec_of(case), inputs=case.inputs[:1])
+    spec = replace(spec_of(case), inputs=case.inputs[:1])
     space = checked_spaces(spec, target.limits, "nvcc")[spec.inputs[0]]
     config = case.config(space, case.configs[-(turn % 2)])
     assert space.why_illegal(config) is None
@@ -173,7 +171,7 @@ def test_twin_verifies_on_opencl(name, opencl):
     problem, changes = Input(MODERN[name][0]), MODERN[name][1]
     spec = load_spec(MODERN_SPACES / f"{name}.yaml").with_measure(SHORT)
     for found in measured_changes(spec, opencl, problem, *changes):
-        assert found.outcome is Outcome.OK, found.message
+        assert_ok(found)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_120"])

@@ -32,26 +32,26 @@ def array(dtype):
     return numbers % 2 == 1 if dtype == "bool" else numbers.astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
-def test_one_wrong_element_is_found_where_it_is(dtype):
-    found = array(dtype)
-    assert compare(array(dtype), found, EXACT) is None
-    found[1, 2, 0] = not found[1, 2, 0] if dtype == "bool" else 99
-    worst = compare(found, array(dtype))
-    assert (worst.index, worst.wrong_count, worst.count) == ((1, 2, 0), 1, 24)
-    assert (worst.found, worst.expected) == ((1, 0) if dtype == "bool" else (99, 20))
-    assert compare(np.array(0, dtype), np.array(1, dtype)).index == (), "it has no dimensions"
+def test_one_wrong_element_is_found_where_it_is():
+    for dtype in NUMBERS:
+        found = array(dtype)
+        assert compare(array(dtype), found, EXACT) is None
+        found[1, 2, 0] = not found[1, 2, 0] if dtype == "bool" else 99
+        worst = compare(found, array(dtype))
+        assert (worst.index, worst.wrong_count, worst.count) == ((1, 2, 0), 1, 24)
+        assert (worst.found, worst.expected) == ((1, 0) if dtype == "bool" else (99, 20))
+        assert compare(np.array(0, dtype), np.array(1, dtype)).index == (), "it has no dimensions"
 
 
-@pytest.mark.parametrize("dtype", [*NUMBERS, "bfloat16"])
-def test_no_number_is_right_where_two_fills_were_left(dtype):
-    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
-    left = [fill.array((1,), kind) for fill in FILLS]
-    for expected in (*left, np.zeros(1, kind), np.ones(1, kind), np.full(1, -1).astype(kind)):
-        assert sum(compare(content, expected) is None for content in left) <= 1
-    if kind.kind not in "iub":
-        finite = [bool(np.isfinite(content[0])) for content in left]
-        assert finite == [True, False, True]
+def test_no_number_is_right_where_two_fills_were_left():
+    for dtype in [*NUMBERS, "bfloat16"]:
+        kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+        left = [fill.array((1,), kind) for fill in FILLS]
+        for expected in (*left, np.zeros(1, kind), np.ones(1, kind), np.full(1, -1).astype(kind)):
+            assert sum(compare(content, expected) is None for content in left) <= 1
+        if kind.kind not in "iub":
+            finite = [bool(np.isfinite(content[0])) for content in left]
+            assert finite == [True, False, True]
 
 
 def test_wrong_elements_are_not_taken_for_unwritten_ones():
@@ -60,13 +60,13 @@ def test_wrong_elements_are_not_taken_for_unwritten_ones():
     assert describe_wrong(worst, expected[::-1].copy(), expected, fill) == str(worst)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_no_number_is_worse_than_any_error(bad):
-    found = np.ones(5, np.float32)
-    found[1], found[3] = 1e30, bad
-    worst = compare(found, np.ones(5))
-    assert (worst.index, worst.wrong_count) == ((3,), 2)
-    assert str(bad) in str(worst)
+def test_what_is_no_number_is_worse_than_any_error():
+    for bad in [np.nan, np.inf, -np.inf]:
+        found = np.ones(5, np.float32)
+        found[1], found[3] = 1e30, bad
+        worst = compare(found, np.ones(5))
+        assert (worst.index, worst.wrong_count) == ((3,), 2)
+        assert str(bad) in str(worst)
 
 
 def test_worst_is_the_worst_of_all_outputs():
@@ -91,16 +91,16 @@ def test_bfloat16_is_compared_with_its_own_tolerance():
     np.testing.assert_array_equal(device.read("x"), doubled)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
-@pytest.mark.parametrize("size", [1e-7, 1.0, 1e4])
-def test_zeros_are_wrong_for_numbers_of_every_size(dtype, size):
-    expected = size * np.linspace(0.1, 1, 64)
-    found = np.zeros(64, dtype)
-    worst = compare(found, expected)
-    assert worst.wrong_count == 64
-    assert worst.tolerance < 0.02 * size
-    assert f"+- {worst.tolerance:.3g}" in str(worst)
-    assert compare(found, expected, Tolerance(atol=size)) is None
+def test_zeros_are_wrong_for_numbers_of_every_size():
+    for dtype in ["float16", "float32", "float64", "complex64", "complex128"]:
+        for size in [1e-7, 1.0, 1e4]:
+            expected = size * np.linspace(0.1, 1, 64)
+            found = np.zeros(64, dtype)
+            worst = compare(found, expected)
+            assert worst.wrong_count == 64
+            assert worst.tolerance < 0.02 * size
+            assert f"+- {worst.tolerance:.3g}" in str(worst)
+            assert compare(found, expected, Tolerance(atol=size)) is None
 
 
 def test_small_numbers_may_have_the_rounding_errors_of_the_others():
@@ -110,17 +110,17 @@ def test_small_numbers_may_have_the_rounding_errors_of_the_others():
     assert compare((expected + 5 * error).astype(np.float32), expected) is not None
 
 
-@pytest.mark.parametrize("unit", [1e-300, 1.0, 1e300])
-def test_size_is_the_root_mean_square_of_the_finite_numbers(unit):
-    assert size_of(unit * np.array([1.0, -7.0])) == pytest.approx(5 * unit)
-    assert size_of(np.array([unit, np.nan, np.inf])) == pytest.approx(unit)
-    assert size_of(np.full(100_000, 3j * unit)) == pytest.approx(3 * unit)
-    assert size_of(np.append(np.zeros(100_000), np.full(100_000, 2.0))) == pytest.approx(2**0.5)
+def test_size_is_the_root_mean_square_of_the_finite_numbers():
+    for unit in [1e-300, 1.0, 1e300]:
+        assert size_of(unit * np.array([1.0, -7.0])) == pytest.approx(5 * unit)
+        assert size_of(np.array([unit, np.nan, np.inf])) == pytest.approx(unit)
+        assert size_of(np.full(100_000, 3j * unit)) == pytest.approx(3 * unit)
+        assert size_of(np.append(np.zeros(100_000), np.full(100_000, 2.0))) == pytest.approx(2**0.5)
 
 
-@pytest.mark.parametrize("values", [[], [0.0, 0.0], [np.nan, np.inf]])
-def test_size_of_numbers_that_have_none_is_1(values):
-    assert size_of(np.array(values)) == 1.0
+def test_size_of_numbers_that_have_none_is_1():
+    for values in [[], [0.0, 0.0], [np.nan, np.inf]]:
+        assert size_of(np.array(values)) == 1.0
     assert size_of(np.array(True)) == 1.0
 
 
@@ -128,9 +128,8 @@ def wide(*values):
     return np.array(values, np.uint64)
 
 
-@pytest.mark.parametrize(
-    ("found", "expected", "tolerance", "is_right"),
-    [
+def test_element_is_right_where_its_type_allows_the_difference():
+    cases = [
         (1001, 1000, Tolerance(rtol=0.5), False),  # for rounding alone
         (1001, 1000, Tolerance(atol=1.0), True),
         (1002, 1000, Tolerance(atol=1.0), False),
@@ -140,25 +139,22 @@ def wide(*values):
         (1e308, -1e308, None, False),  # whose difference overflows
         (1.0, np.inf, Tolerance(0.5, 0.5), False),
         (wide(255).astype(np.uint8).view(np.bool_), True, None, False),
-    ],
-)
-def test_element_is_right_where_its_type_allows_the_difference(
-    found, expected, tolerance, is_right
-):
-    worst = compare(np.array(found).reshape(1), np.array([expected]), tolerance)
-    assert (worst is None) is is_right
-    if worst is not None:
-        assert (worst.index, worst.wrong_count) == ((0,), 1)
-        assert np.isfinite(expected) or worst.tolerance == 0
+    ]
+    for found, expected, tolerance, is_right in cases:
+        worst = compare(np.array(found).reshape(1), np.array([expected]), tolerance)
+        assert (worst is None) is is_right
+        if worst is not None:
+            assert (worst.index, worst.wrong_count) == ((0,), 1)
+            assert np.isfinite(expected) or worst.tolerance == 0
 
 
-@pytest.mark.parametrize("dtype", ["int64", "uint64"])
-def test_integers_beyond_2_to_the_53_are_compared_exactly(dtype):
-    expected = np.array([2**53, 2**62], dtype)
-    found = expected + np.array([1, 0], dtype)
-    worst = compare(found, expected)
-    assert (worst.index, worst.found, worst.expected) == ((0,), 2**53 + 1, 2**53)
-    assert "9007199254740993, expected 9007199254740992" in str(worst)
+def test_integers_beyond_2_to_the_53_are_compared_exactly():
+    for dtype in ["int64", "uint64"]:
+        expected = np.array([2**53, 2**62], dtype)
+        found = expected + np.array([1, 0], dtype)
+        worst = compare(found, expected)
+        assert (worst.index, worst.found, worst.expected) == ((0,), 2**53 + 1, 2**53)
+        assert "9007199254740993, expected 9007199254740992" in str(worst)
 
 
 def test_complex_element_is_reported_by_its_farther_part():
@@ -189,32 +185,28 @@ def test_millions_of_elements_are_compared_without_copies_of_them():
     assert peak_bytes < found.nbytes / 4
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tolerances"),
-    [
+def test_every_format_has_its_own_tolerances():
+    cases = [
         ("float16", (2**-8, 2**-11)),
         ("float32", (1e-5, 1e-5)),
         ("complex128", (1e-13, 1e-13)),
         ("int32", (0.0, 0.0)),
         ("clongdouble", (0.0, 0.0)),  # it has no tolerance of its own
-    ],
-)
-def test_every_format_has_its_own_tolerances(dtype, tolerances):
-    assert Tolerance().of(np.dtype(dtype), 1.0) == tolerances
+    ]
+    for dtype, tolerances in cases:
+        assert Tolerance().of(np.dtype(dtype), 1.0) == tolerances
 
 
-@pytest.mark.parametrize(
-    ("found", "expected", "rtol", "atol"),
-    [
+def test_the_worst_is_farthest_beyond_both_tolerances():
+    cases = [
         ([101.0, 3.0], [100.0, 1.0], 0.0, 0.5),  # beyond by 0.5 and 1.5
         ([103.0, 3.5], [100.0, 1.0], 0.01, 1.0),  # by 1 and 1.49
         ([3.0, 103.5], [1.0, 100.0], 0.01, 1.0),  # by 0.99 and 1.5
-    ],
-)
-def test_the_worst_is_farthest_beyond_both_tolerances(found, expected, rtol, atol):
-    worst = compare(np.array(found), np.array(expected), Tolerance(rtol, atol))
-    assert (worst.index, worst.wrong_count) == ((1,), 2)
-    assert worst.tolerance == pytest.approx(atol + rtol * expected[1])
+    ]
+    for found, expected, rtol, atol in cases:
+        worst = compare(np.array(found), np.array(expected), Tolerance(rtol, atol))
+        assert (worst.index, worst.wrong_count) == ((1,), 2)
+        assert worst.tolerance == pytest.approx(atol + rtol * expected[1])
 
 
 def test_of_equally_wrong_elements_and_outputs_the_first_is_the_worst():

@@ -3,8 +3,8 @@
 They were written after what is published of agents and of tuned programs that cheat.
 """
 
-import dataclasses
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats.interleaved import is_shown
 from tests.helpers.fake_kernels import measure_programs_here
+from tests.helpers.planted import assert_failed, assert_ok
 
 ZOO = Path(__file__).parents[1] / "data/zoo/programs"
 NAMES = sorted(path.stem for path in ZOO.glob("*.sh") if path.stem != "common")
@@ -45,7 +46,7 @@ def open_zoo(tmp_path, monkeypatch):
         clock.write_text("")
         result = run_command(*words)
         spent_s = sum(map(float, clock.read_text().split()))
-        return dataclasses.replace(result, wall_s=spent_s, cpu_s=spent_s)
+        return replace(result, wall_s=spent_s, cpu_s=spent_s)
 
     monkeypatch.setattr(building, "run_command", clocked)
     measure_programs_here(monkeypatch)
@@ -118,8 +119,7 @@ def test_cheats_are_refused_with_their_reasons(open_zoo):
         measure = measure_in(*opened)
         for who, reason in REFUSED.items():
             found = measure(who)
-            assert found.outcome is Outcome.WRONG_RESULT, who
-            assert reason in found.message
+            assert_failed(found, Outcome.WRONG_RESULT, reason)
         assert measure("two_times").outcome is Outcome.LAUNCH_FAILED
 
 
@@ -139,10 +139,9 @@ def test_a_seed_finds_what_a_program_remembers(open_zoo, who):
     with open_zoo(text) as opened:
         measure = measure_in(*opened)
         for _ in range(REMEMBERED[who] - 1):
-            assert measure(who).outcome is Outcome.OK
+            assert_ok(measure(who))
         found = measure(who)
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "third 0.333333333` is not there" in found.message
+    assert_failed(found, Outcome.WRONG_RESULT, "third 0.333333333` is not there")
 
 
 def test_honest_programs_are_as_fast_as_they_say(open_zoo):
@@ -151,7 +150,7 @@ def test_honest_programs_are_as_fast_as_they_say(open_zoo):
         default = measure("honest")
         for who, speedup in HONEST.items():
             found = measure(who)
-            assert found.outcome is Outcome.OK, found.message
+            assert_ok(found)
             assert default.time_s / found.time_s == pytest.approx(speedup, rel=0.02), who
             interleaved, _ = beside_default(*opened, who)
             assert is_shown(interleaved), interleaved.message
@@ -175,7 +174,7 @@ def test_program_finds_nothing_at_home_that_an_earlier_run_has_left(
         measure = measure_in(*opened)
         for who in (*AT_HOME, "cheating_default"):
             found = measure(who)
-            assert found.outcome is Outcome.OK, found.message
+            assert_ok(found)
             assert found.time_s == pytest.approx(0.1)
     assert [path.name for path in home.iterdir()] == ["settings_of_user"]
 

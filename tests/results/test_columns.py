@@ -1,12 +1,9 @@
 """Measurements as columns say what their records say."""
 
-from __future__ import annotations
-
-import dataclasses
 import itertools
 import random
 from collections import Counter
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,8 +51,8 @@ def assorted():
         samples_s = [1e-3 * rng.uniform(0.99, 1.03) for _ in range(1 + number % 4)]
         measured.append(make_ok(number, samples_s, problem))
     shared = make_config(2).digest
-    measured.append(dataclasses.replace(make_ok(9, [1e-3, 1.1e-3]), shared_with=shared))
-    measured.append(dataclasses.replace(make_ok(10, [1e-3]), observed={"occupancy": 0.5}))
+    measured.append(replace(make_ok(9, [1e-3, 1.1e-3]), shared_with=shared))
+    measured.append(replace(make_ok(10, [1e-3]), observed={"occupancy": 0.5}))
     measured += [make_failed(outcome, 11) for outcome in (Outcome.TIMEOUT, Outcome.BUILD_FAILED)]
     measured.append(make_ok(3, [0.9e-3, 0.8e-3], SECOND))
     return list(searched(measured))
@@ -107,7 +104,7 @@ def test_counts_over_columns_are_those_over_records():
 
 
 def test_the_last_measurement_of_a_configuration_counts():
-    expected: dict[Input, dict[Config, Measurement]] = {}
+    expected = {}
     for row in assorted():
         expected.setdefault(row.measurement.input, {})[row.measurement.config] = row.measurement
     found = measured_by_input(as_rows(assorted()))
@@ -120,7 +117,7 @@ def test_the_last_measurement_of_a_configuration_counts():
 
 
 def test_values_that_python_calls_equal_are_different_in_a_table():
-    configs: list[Config] = [Config({"A": value}) for value in (1, 1.0, True, None, "1", 0.0, -0.0)]
+    configs = [Config({"A": value}) for value in (1, 1.0, True, None, "1", 0.0, -0.0)]
     table = ConfigTable.of([*configs, Config({"B": 1})])
     assert list(table) == [*configs, Config({"B": 1})]
     assert [table.find(config) for config in configs] == list(range(7))
@@ -144,22 +141,22 @@ def test_reads_of_any_size_are_the_same(tmp_path, monkeypatch):
 
 
 def test_a_sample_of_many_is_announced(sized, monkeypatch):
-    assert not any("random samples" in line for line in reservations(dataclasses.replace(sized)))
+    assert not any("random samples" in line for line in reservations(replace(sized)))
     monkeypatch.setattr(coverage, "MOST_ROWS", 30)
-    lines = reservations(dataclasses.replace(sized))
+    lines = reservations(replace(sized))
     (line,) = (line for line in lines if "random samples" in line)
     assert f" 30 of the {len(sized.searched)} " in line
 
 
 def test_a_sample_keeps_the_slowdowns(sized, monkeypatch):
     def times(results):
-        table: Any = samples(results).table
+        table = samples(results).table
         return set(zip(table["time_s"], table["slowdown"], strict=True))
 
-    whole = times(dataclasses.replace(sized))
+    whole = times(replace(sized))
     monkeypatch.setattr(coverage, "MOST_ROWS", 30)
-    assert len(samples(dataclasses.replace(sized)).table) == 30
-    assert times(dataclasses.replace(sized)) <= whole
+    assert len(samples(replace(sized)).table) == 30
+    assert times(replace(sized)) <= whole
 
 
 # ---------- measurements from before the space was edited are left out, and said to be
@@ -172,7 +169,7 @@ def campaign(**values):
     """A campaign on a space of these parameters."""
     begun = StoredCampaign.begun(KEY, SPEC, ENVIRONMENT)
     parameters = {n: Parameter(n, "enum", some, "source", some[0]) for n, some in values.items()}
-    return dataclasses.replace(begun, parameters=parameters, constraints=())
+    return replace(begun, parameters=parameters, constraints=())
 
 
 def rows_of(*measured):
@@ -218,7 +215,7 @@ def test_constraints_leave_rows_out_by_input_and_by_the_devices_limits():
         ("BLOCK < max_group_size", {}, [True] * 4),
         ("other > 5", {}, [True] * 4),
     ):
-        edited = dataclasses.replace(now, constraints=(constraint,))
+        edited = replace(now, constraints=(constraint,))
         found = fitting(rows, edited, limits)
         assert [row.id for row in found.rows] == [i for i, kept in enumerate(left) if kept]
         is_said = "that its constraints do not allow" in found.sentence
@@ -229,7 +226,7 @@ def test_a_parameter_that_does_not_matter_counts_at_its_default():
     rows = rows_of(*((SMALL, {"BLOCK": block, "TILE": 2}) for block in (16, 32)))
     tile = Parameter("TILE", "enum", (1, 2), "source", 1, when=Expression("BLOCK > 16"))
     now = campaign(BLOCK=(16, 32), TILE=(1, 2))
-    now = dataclasses.replace(now, parameters={**now.parameters, "TILE": tile})
+    now = replace(now, parameters={**now.parameters, "TILE": tile})
     assert [row.id for row in fitting(rows, now, {}).rows] == [1]
 
 
@@ -250,14 +247,14 @@ def test_inputs_and_flags_that_are_not_of_the_campaign_take_no_part():
 
 
 def test_a_ledger_has_what_was_stored_and_each_record_that_was_appended():
-    rows = [dataclasses.replace(row, id=number) for number, row in enumerate(assorted())]
+    rows = [replace(row, id=number) for number, row in enumerate(assorted())]
     assert len(rows) > 6
     for count in (0, 3, len(rows) - 1):
         before = as_rows(rows[:count])
         ledger = Ledger(before, before)
         for row in rows[count:]:
             ledger.append([row])
-        asked = dataclasses.replace(rows[0], requestor="another")
+        asked = replace(rows[0], requestor="another")
         ledger.append([asked])
         expected = as_rows([asked, *rows[1:]])
         assert ledger.rows == expected
@@ -298,7 +295,7 @@ def measured(n, block, *, time_s=1e-3):
 
 def test_measurements_have_their_builds_unless_these_are_left_out(tmp_path):
     place = tmp_path / "r.db"
-    write(place, make_ok(1), dataclasses.replace(make_ok(2), build=BUILD))
+    write(place, make_ok(1), replace(make_ok(2), build=BUILD))
     for builds, build in ((True, BUILD), (False, None)):
         rows = read_back(place, builds=builds)
         assert {row.measurement.build for row in rows} == {build}

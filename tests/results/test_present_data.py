@@ -1,9 +1,5 @@
 """Measurements on data that their input no longer has."""
 
-from __future__ import annotations
-
-import pytest
-
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.results.columns import MeasurementRow, as_rows
 from harness.results.fitting import changed_data_lines, digests_of_data, of_present_data
@@ -45,23 +41,21 @@ def test_the_last_one_is_so_by_its_date():
     assert ids(kept) == [0]
 
 
-@pytest.mark.parametrize(
-    ("present", "left"),
-    [
+def test_of_the_present_data():
+    cases = [
         ({}, [0, 1, 2, 3]),
         ({SMALL: None, LARGE: None}, [0, 1, 2, 3]),
         ({SMALL: A}, [0, 2, 3]),
         ({SMALL: B}, [1, 2, 3]),
         ({SMALL: C}, [2, 3]),
         ({SMALL: C, LARGE: C}, [2]),
-    ],
-)
-def test_of_the_present_data(present, left):
-    kept, set_aside = of_present_data(
-        rows((SMALL, A), (SMALL, B), (SMALL, None), (LARGE, A)), present
-    )
-    assert ids(kept) == left
-    assert sum(set_aside.values()) == 4 - len(left)
+    ]
+    for present, left in cases:
+        kept, set_aside = of_present_data(
+            rows((SMALL, A), (SMALL, B), (SMALL, None), (LARGE, A)), present
+        )
+        assert ids(kept) == left
+        assert sum(set_aside.values()) == 4 - len(left)
 
 
 def test_what_has_no_digest_counts_and_cannot_be_compared_with():

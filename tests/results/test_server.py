@@ -1,13 +1,11 @@
 """A PostgreSQL server is written by many at once, and may go away for a while."""
 
-from __future__ import annotations
-
 import contextlib
-import dataclasses
 import os
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -17,14 +15,7 @@ from sqlalchemy.exc import OperationalError
 from harness.api.running import patiently
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.display.progress import Display
-from harness.results import (
-    CampaignKey,
-    Store,
-    campaigns,
-    read_campaign,
-    server,
-    writing,
-)
+from harness.results import CampaignKey, Store, campaigns, read_campaign, server, writing
 from harness.results.server import lock_shared_rows
 from harness.search import SearchOptions, resolve_techniques
 from harness.tuning import Campaign, CampaignPlan
@@ -44,14 +35,12 @@ from tests.helpers.results_examples import (
     writer,
 )
 
-Capture = pytest.CaptureFixture[str]
-
 pytestmark = pytest.mark.postgres
 
 
 def device(number):
     """A device; the first is that of ENVIRONMENT."""
-    return dataclasses.replace(ENVIRONMENT, device=f"device {number}") if number else ENVIRONMENT
+    return replace(ENVIRONMENT, device=f"device {number}") if number else ENVIRONMENT
 
 
 def claimed(store, number=0):
@@ -75,7 +64,7 @@ def add(store, search, *numbers):
 def stored(url, number=0):
     """The LU of each stored measurement of a device, in the order of their ids."""
     key = CampaignKey(SPEC.program_sha256, device(number).fingerprint, campaign=1)
-    return [int(str(m.config["LU"])) for m in read_back(url, key).measurements()]
+    return [m.config["LU"] for m in read_back(url, key).measurements()]
 
 
 # ------------------------------------------------------------------ many writers
@@ -83,7 +72,7 @@ def stored(url, number=0):
 
 def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(postgres, monkeypatch):
     monkeypatch.setattr("harness.core.locks._AGAIN_S", 0.01)
-    said: list[str] = []
+    said = []
     with contextlib.ExitStack() as first, opened(postgres) as second:
         one = first.enter_context(opened(postgres))
         choose = partial(second.choose_campaign, SPEC, device(0), fresh=False)
@@ -125,7 +114,7 @@ def test_files_are_merged_into_servers_and_back(postgres, tmp_path):
     write(tmp_path / "one.db", make_ok(1), make_ok(2))
     write(tmp_path / "two.db", make_ok(2), plan=make_plan(environment=device(2)))
     with opened(postgres) as other:
-        edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
+        edited = replace(SPEC, functions=("mvmul_edited",))
         assert other.choose_campaign(edited, ENVIRONMENT, fresh=False) == 1  # nobody waits for it
         add(other, claimed(other, 1), 2, 3)
         *_, added = merge(postgres, *(tmp_path / name for name in ("one.db", "two.db", "one.db")))
@@ -233,7 +222,7 @@ def lose_the_answer_of_a_commit(url, monkeypatch):
 def test_two_writers_that_wait_for_each_other_go_on(postgres):
     """The server ends one of two transactions that wait for each other's builds."""
     both = threading.Barrier(2, timeout=60)
-    specs = [SPEC, dataclasses.replace(SPEC, functions=("another",))]
+    specs = [SPEC, replace(SPEC, functions=("another",))]
 
     def work(number):
         waits = iter([True])
@@ -321,7 +310,7 @@ def fill(url):
     with opened(url) as store:
         search = claimed(store)
         for number in range(2000):
-            large = dataclasses.replace(make_ok(number), message=os.urandom(20_000).hex())
+            large = replace(make_ok(number), message=os.urandom(20_000).hex())
             store.transact(partial(search.add, large))
 
 
@@ -384,7 +373,7 @@ class Asking(FormulaMeasurer):
     def __init__(self, url):
         super().__init__(interleaves=True)
         self._url = url
-        self.states: set[tuple[str, ...]] = set()
+        self.states = set()
 
     def measure(self, space, problem, config, best_s):
         self._ask()

@@ -5,15 +5,12 @@ flags of g++, with 16 tests a size. It is without the name of the machine, the p
 and the configurations that no test refers to.
 """
 
-from __future__ import annotations
-
 import pickle
 import shutil
 import sys
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,9 +37,6 @@ from tests.helpers.results_examples import (
 )
 from tests.helpers.results_examples import merge as merge_databases
 
-Capture = pytest.CaptureFixture[str]
-
-ROOT = Path(__file__).parents[2]
 STOCK = Path(__file__).parents[1] / "data" / "stock_opentuner.db"
 SIZES = (32, 64, 96, 128, 192, 256, 384)
 
@@ -148,32 +142,39 @@ def test_results_of_several_machines_are_not_mixed(tmp_path, database):
         merge_databases(tmp_path / "out.db", database)
 
 
-@pytest.mark.parametrize("door", [reading, writing])
-def test_other_commands_say_how_to_import_it(database, door):
+def test_other_commands_say_how_to_import_it(database):
     before = database.read_bytes()
-    with pytest.raises(ResultsError, match=r"merge NEW.db .*stock.db"), door(str(database)):
-        pass
-    assert database.read_bytes() == before
+    for door in (reading, writing):
+        with pytest.raises(ResultsError, match=r"merge NEW.db .*stock.db"), door(str(database)):
+            pass
+        assert database.read_bytes() == before
 
 
 # ---------------------------------------------------------------------------- untrusted
 
 
-@pytest.mark.parametrize(("table", "column"), [(t, c) for t, cs in PICKLED.items() for c in cs])
-def test_pickled_code_is_refused(database, capsys, table, column):
+def refusal(database, change, capsys):
+    """What `merge` says of a copy of OpenTuner's database that was changed."""
+    shutil.copy(STOCK, database)
+    tamper(database, change)
+    assert merge([str(database.with_name("all.db")), str(database)]) == 2
+    return capsys.readouterr().err
+
+
+def test_pickled_code_is_refused(database, capsys):
     planted = database.with_name("planted")
     data = pickle.dumps(Planted(planted)).hex()
-    tamper(database, f"UPDATE {table} SET {column} = x'{data}' WHERE id = 1")
-    assert merge([str(database.with_name("all.db")), str(database)]) == 2
-    message = capsys.readouterr().err
-    assert f"{table} 1: {column}: a pickle of" in message
-    assert "mkdir" in message
+    for table, columns in PICKLED.items():
+        for column in columns:
+            change = f"UPDATE {table} SET {column} = x'{data}' WHERE id = 1"
+            message = refusal(database, change, capsys)
+            assert f"{table} 1: {column}: a pickle of" in message
+            assert "mkdir" in message
     assert not planted.exists()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_what_opentuner_cannot_have_written_is_damage(database, capsys):
+    for change in (
         "UPDATE result SET time = 'fast'",
         "UPDATE result SET configuration_id = 999",
         "UPDATE result SET tuning_run_id = NULL",
@@ -182,12 +183,8 @@ def test_pickled_code_is_refused(database, capsys, table, column):
         "UPDATE program SET name = x'00'",
         "DELETE FROM input",
         "UPDATE configuration SET data = x'5d2e'",  # a list
-    ],
-)
-def test_what_opentuner_cannot_have_written_is_damage(database, change, capsys):
-    tamper(database, change)
-    assert merge([str(database.with_name("all.db")), str(database)]) == 2
-    assert "stock.db is damaged: " in capsys.readouterr().err
+    ):
+        assert "stock.db is damaged: " in refusal(database, change, capsys)
 
 
 # ------------------------------------------------------------------------------- values
@@ -209,75 +206,65 @@ def test_a_dispatcher_is_written_that_only_chooses(imported, tmp_path, capsys):
     assert not (out / "mmm_block" / "kernels").exists()
 
 
-Rows = dict[str, list[dict[str, Any]]]
+class Row(dict):
+    """A row whose other cells are empty."""
+
+    def __missing__(self, name):
+        return None
 
 
-def rows_of(
-    *data,
-    result=MappingProxyType({}),
-    problem=MappingProxyType({}),
-    size=64,
-):
+def rows_of(*data, result=MappingProxyType({}), problem=MappingProxyType({}), size=64):
     """The rows of a record with a result for each configuration's data."""
-    ids = range(1, len(data) + 1)
-    cells = ("accuracy", "energy", "size", "confidence", "collection_cost", "time")
     moment = datetime(2020, 1, 1)
-    nothing = {**dict.fromkeys(cells), "collection_date": moment, "state": "OK"}
-    own = {"tuning_run_id": 1, "input_id": 1, "machine_id": 1}
-    results = [{**nothing, **own, "id": n, "configuration_id": n, **result} for n in ids]
-    run = dict.fromkeys(("args", "objective", "name", "end_date", "state"))
-    tables: dict[str, list[dict[str, Any]]] = {
-        "program": [{"id": 1, "project": "p", "name": "p"}],
-        "program_version": [{"id": 1, "program_id": 1, "version": "1"}],
-        "configuration": [
-            {"id": n, "data": pickle.dumps(value, 2)} for n, value in zip(ids, data, strict=True)
-        ],
-        "machine": [dict.fromkeys(("name", "cpu", "cores", "memory_gb")) | {"id": 1}],
-        "input_class": [{"id": 1, "program_id": 1, "name": "fixed", "size": size}],
-        "input": [{"id": 1, "input_class_id": 1, "path": None, "extra": None, **problem}],
-        "tuning_run": [
-            {**run, "start_date": moment, "id": 1, "program_version_id": 1, "uuid": "a"}
-        ],
-        "result": results,
+    own = {"tuning_run_id": 1, "input_id": 1, "machine_id": 1, "collection_date": moment}
+    tables = {
+        "program": [Row(id=1, project="p", name="p")],
+        "program_version": [Row(id=1, program_id=1, version="1")],
+        "configuration": [],
+        "machine": [Row(id=1)],
+        "input_class": [Row(id=1, program_id=1, name="fixed", size=size)],
+        "input": [Row(id=1, input_class_id=1, **problem)],
+        "tuning_run": [Row(id=1, program_version_id=1, uuid="a", start_date=moment)],
+        "result": [],
         "desired_result": [],
     }
+    for number, value in enumerate(data, start=1):
+        tables["configuration"].append(Row(id=number, data=pickle.dumps(value, 2)))
+        cells = {"id": number, "configuration_id": number, "state": "OK", **own, **result}
+        tables["result"].append(Row(cells))
     return stock_rows({name: {row["id"]: row for row in rows} for name, rows in tables.items()})
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
+def test_configurations_have_plain_values():
+    cases = [
         ({"unroll-loops": "on", "n": 3}, {"unroll_loops": "on", "n": 3}),
         ({"order": [2, 0], "a": {"b": True}}, {"order_0": 2, "order_1": 0, "a_b": True}),
         ({"x);import os#": 1, "3d": 2}, {"x__import_os_": 1, "_3d": 2}),
         ({"flag": None, "size": np.int64(4)}, {"flag": None, "size": 4}),
-    ],
-)
-def test_configurations_have_plain_values(data, expected):
-    (row,) = rows_of(data)["configurations"]
-    assert row["parameters"] == expected
+    ]
+    for data, expected in cases:
+        (row,) = rows_of(data)["configurations"]
+        assert row["parameters"] == expected
 
 
-@pytest.mark.parametrize("data", [[1], {"a-b": 1, "a_b": 2}, {"a": float("nan")}])
-def test_other_data_are_no_configuration(data):
-    with pytest.raises(ValueError, match="configuration 1"):
-        rows_of(data)
+def test_other_data_are_no_configuration():
+    for data in [[1], {"a-b": 1, "a_b": 2}, {"a": float("nan")}]:
+        with pytest.raises(ValueError, match="configuration 1"):
+            rows_of(data)
 
 
-@pytest.mark.parametrize(
-    ("cells", "outcome", "fact"),
-    [
+def test_states_are_outcomes():
+    cases = [
         ({"state": "TIMEOUT"}, "timeout", "TIMEOUT"),
         ({"state": "ERROR", "time": 1.0}, "crashed", "ERROR"),
         ({"time": float("inf")}, "crashed", "inf"),
         ({"time": 0.0}, "crashed", "0.0"),
         ({}, "crashed", "None"),
-    ],
-)
-def test_states_are_outcomes(cells, outcome, fact):
-    (row,) = rows_of({}, result=cells)["measurements"]
-    assert row["outcome"] == outcome
-    assert row["message"].endswith(fact)
+    ]
+    for cells, outcome, fact in cases:
+        (row,) = rows_of({}, result=cells)["measurements"]
+        assert row["outcome"] == outcome
+        assert row["message"].endswith(fact)
 
 
 def test_other_objectives_are_observations():
@@ -286,9 +273,8 @@ def test_other_objectives_are_observations():
     assert (found["samples_s"], found["observed"]) == ((2.0,), {"accuracy": 0.5})
 
 
-@pytest.mark.parametrize(
-    ("problem", "size", "expected"),
-    [
+def test_features_of_an_input():
+    cases = [
         ({}, 64, {"size": 64}),
         ({}, -1, {"input": "fixed"}),
         ({"path": "a.c"}, -1, {"path": "a.c"}),
@@ -299,23 +285,20 @@ def test_other_objectives_are_observations():
         ({"path": "[" * 10**5}, -1, {"path": "[" * 10**5}),
         ({"extra": pickle.dumps({"m": 3, "x": [1]}, 2)}, None, {"m": 3}),
         ({"extra": pickle.dumps(7, 2)}, 5, {"size": 5, "extra": 7}),
-    ],
-)
-def test_features_of_an_input(problem, size, expected):
-    (row,) = rows_of({}, problem=problem, size=size)["inputs"]
-    assert row["features"] == expected
+    ]
+    for problem, size, expected in cases:
+        (row,) = rows_of({}, problem=problem, size=size)["inputs"]
+        assert row["features"] == expected
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "ordered"),
-    [
+def test_parameters_are_described_by_their_values():
+    cases = [
         ([3, 1, 2, 1], "ordered", [1, 2, 3]),
         ([True, False], "boolean", [False, True]),
         (["b", "a"], "enum", ["a", "b"]),
         ([16, None, 8], "enum", [None, 8, 16]),
-    ],
-)
-def test_parameters_are_described_by_their_values(values, kind, ordered):
-    (space,) = rows_of(*({"p": value} for value in values))["spaces"]
-    found = space["parameters"]["p"]
-    assert (found["kind"], found["default"], found["values"]) == (kind, values[0], ordered)
+    ]
+    for values, kind, ordered in cases:
+        (space,) = rows_of(*({"p": value} for value in values))["spaces"]
+        found = space["parameters"]["p"]
+        assert (found["kind"], found["default"], found["values"]) == (kind, values[0], ordered)

@@ -1,7 +1,5 @@
 """OpenTuner's measurement interface: with stock OpenTuner, and as the seam of harness's driver."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import runpy
@@ -9,33 +7,21 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 import harness
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.search import (
-    InputInterface,
-    MeasurementInterface,
-)
+from harness.search import InputInterface, MeasurementInterface
 from harness.space import ConstrainedSpace
 from tests.helpers.commands import analyse, merge
-from tests.helpers.replays import (
-    SPACE,
-    FormulaMeasurer,
-    formula_s,
-    make_spec,
-    ran,
-    small_space,
-)
+from tests.helpers.replays import SPACE, FormulaMeasurer, formula_s, make_spec, ran, small_space
 
-opentuner: Any = importlib.import_module("opentuner")
-tuningrunmain: Any = importlib.import_module("opentuner.tuningrunmain")
-models: Any = importlib.import_module("opentuner.resultsdb.models")
+opentuner = importlib.import_module("opentuner")
+tuningrunmain = importlib.import_module("opentuner.tuningrunmain")
+models = importlib.import_module("opentuner.resultsdb.models")
 
-Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[2]
 
 
@@ -57,8 +43,8 @@ class Stock:
 
     def __init__(self, interface):
         self.main = tuningrunmain.TuningRunMain(interface, interface.args)
-        self.final: Any = None
-        interface.save_final_config = self.save  # type: ignore[method-assign]
+        self.final = None
+        interface.save_final_config = self.save
         self.main.main()
 
     def save(self, configuration):
@@ -67,8 +53,7 @@ class Stock:
 
     def rows(self, model):
         """The rows of a table."""
-        rows: list[Any] = self.main.Session().query(model).all()
-        return rows
+        return self.main.Session().query(model).all()
 
 
 @pytest.fixture
@@ -92,12 +77,7 @@ def stock(tmp_path, monkeypatch):
 
 
 def test_a_program_in_opentuners_usual_form_tunes_and_is_analysed(
-    spec,
-    on_formula,
-    stock,
-    tmp_path,
-    capsys,
-    monkeypatch,
+    spec, on_formula, stock, tmp_path, capsys, monkeypatch
 ):
     problem = dict(spec.inputs[0])
     words = [str(spec.path), json.dumps(problem), "--test-limit=3", "--no-dups"]
@@ -157,7 +137,7 @@ def test_a_technique_may_change_the_configuration_that_it_asked_for(spec, stock)
 
 def test_requests_for_one_configuration_have_one_result(tmp_path, stock):
     small = small_space("BLOCK: {values: [16, 64, 256], default: 64}", 1)
-    measurer = FormulaMeasurer(lambda _, config: float(str(config["BLOCK"])))
+    measurer = FormulaMeasurer(lambda _, config: config["BLOCK"])
     # Of several repeated requests in a generation, OpenTuner answers the last one for all.
     words = ["--technique=PureRandom", "--test-limit=9", "--no-dups", "--parallelism=1"]
     run = stock(make_interface(make_spec(tmp_path, small), measurer, *words))
@@ -184,18 +164,17 @@ def test_builds_are_started_together_with_parallel_compile(spec, stock):
 # ---------------------------------------------------------------------------------- results
 
 
-@pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.WRONG_RESULT])
-def test_a_failure_is_never_the_fastest(spec, outcome):
+def test_a_failure_is_never_the_fastest(spec):
     interface = make_interface(spec, FormulaMeasurer())
-    failed = Measurement(interface.space.default, interface.problem, outcome, message="why")
-    result = interface.result(None, failed)
-    assert result.state == ("TIMEOUT" if outcome is Outcome.TIMEOUT else "ERROR")
-    assert result.time == float("inf")
-    assert interface.best is None
+    for outcome, state in ((Outcome.TIMEOUT, "TIMEOUT"), (Outcome.WRONG_RESULT, "ERROR")):
+        failed = Measurement(interface.space.default, interface.problem, outcome, message="why")
+        result = interface.result(None, failed)
+        assert (result.state, result.time) == (state, float("inf"))
+        assert interface.best is None
 
 
 def test_harness_own_driver_measures_through_it(spec, tmp_path, monkeypatch):
-    configs, run, measurer = list[Config](), InputInterface.run, FormulaMeasurer()
+    configs, run, measurer = [], InputInterface.run, FormulaMeasurer()
 
     def noting_run(self, desired_result, *words):
         configs.append(Config(desired_result.configuration.data))
@@ -210,19 +189,17 @@ def test_harness_own_driver_measures_through_it(spec, tmp_path, monkeypatch):
 # ------------------------------------------------------------------- opening and ending it
 
 
-@pytest.mark.parametrize(
-    ("problem", "fact"),
-    [
+def test_a_wrong_input_is_named_before_a_device_is_opened(spec, monkeypatch):
+    cases = [
         ({"m": 16}, r"\(m=16\) .*features m, n$"),
         ({"m": 16, "n": 8, "k": 1}, r"\(m=16, n=8, k=1\)"),
         (16, "input 16 .*features m, n$"),
         ({"m": 16, "n": [8]}, r"\{'m': 16, 'n': \[8\]\}"),
-    ],
-)
-def test_a_wrong_input_is_named_before_a_device_is_opened(problem, fact, spec, monkeypatch):
+    ]
     monkeypatch.setattr("harness.search.interface.open_measurer", None)
-    with pytest.raises(harness.HarnessError, match=fact):
-        MeasurementInterface(spec, problem)
+    for problem, fact in cases:
+        with pytest.raises(harness.HarnessError, match=fact):
+            MeasurementInterface(spec, problem)
 
 
 def test_a_technique_of_harness_is_refused(spec):
@@ -250,7 +227,7 @@ def test_the_default_and_seeds_come_first(spec, on_formula):
 def test_an_input_without_a_legal_configuration_is_refused(tmp_path, on_formula):
     text = SPACE.replace("  - UNROLL <= TILE", "  - n > 32")
     closed = []
-    on_formula.close = lambda: closed.append(True)  # type: ignore[method-assign]
+    on_formula.close = lambda: closed.append(True)
     spec = make_spec(tmp_path, text)
     with pytest.raises(harness.HarnessError, match=r"\(m=4096, n=32\): .*n > 32"):
         MeasurementInterface(spec, {"m": 4096, "n": 32})

@@ -1,7 +1,5 @@
 """Each patch of OpenTuner 0.8.8, by a test that fails without it."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import logging
@@ -13,7 +11,6 @@ import time
 from logging.config import DictConfigurator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -27,7 +24,7 @@ from tests.helpers.replays import FormulaMeasurer, make_spec, ran
 patches.apply()
 
 # Imported after the patches, as the search package does it.
-opentuner: Any = importlib.import_module("opentuner")
+opentuner = importlib.import_module("opentuner")
 technique = opentuner.search.technique
 
 

@@ -1,7 +1,5 @@
 """What every technique that is offered promises, whoever wrote it: OpenTuner's and our own."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from dataclasses import dataclass
@@ -162,7 +160,7 @@ def specs(tmp_path_factory):
 def technique(request, monkeypatch):
     from opentuner.search.technique import the_registry  # patched, since harness.search is here
 
-    name: str = request.param
+    name = request.param
     registered = next((t for t in the_registry if t.name == name), None)
     if name in SMALL_POPULATION:
         monkeypatch.setattr(registered, SMALL_POPULATION[name], 12)

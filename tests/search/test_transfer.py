@@ -1,9 +1,7 @@
 """Transfer learning: which rows of recordings and of other inputs become source tasks."""
 
-from __future__ import annotations
-
-import dataclasses
 import math
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +10,7 @@ import pytest
 
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.models.transfer_prior import MOST_ROWS
 from harness.recordings.recording import RecordedOutcome, RecordingBuilder, typed
 from harness.recordings.replay import ListedSpace
@@ -25,9 +23,6 @@ BX = Parameter("BX", "power_of_two", (16, 32, 64), "launch", 16)
 TILE = Parameter("TILE", "integer", range(1, 5), "source", 1)
 
 NARROW = ConstrainedSpace((BX, TILE), [Expression("BX * TILE <= 32")])
-
-Row = tuple[tuple[Value, ...], float | Outcome]
-"""The values of a configuration, and its seconds or how it failed."""
 
 
 def space(*parameters):
@@ -49,15 +44,8 @@ def recorded(names, rows, features="n"):
     return builder.finish(title="k", kind="test", device="d", sha256="ab" * 32)
 
 
-def data_for(
-    target,
-    problem,
-    recordings=(),
-    measured=MappingProxyType({}),
-):
-    data = TransferSources(recordings).data_for(target, problem, measured)
-    assert data is not None
-    return data
+def data_for(target, problem, recordings=(), measured=MappingProxyType({})):
+    return TransferSources(recordings).data_for(target, problem, measured)
 
 
 def one_task(target, recording, problem=HERE):
@@ -75,7 +63,7 @@ def seconds(target, task):
 
 
 def test_a_recording_is_described_in_a_line():
-    rows: list[Row] = [((16, 1, 5, 32), 1.0), ((64, 4, 5, 32), 1.0), ((17, 1, 5, 32), 1.0)]
+    rows = [((16, 1, 5, 32), 1.0), ((64, 4, 5, 32), 1.0), ((17, 1, 5, 32), 1.0)]
     recording = recorded("BX TILE KIND WARP", {(7, 1): rows, (9, 1): rows}, "n m")
     (line,) = TransferSources([recording]).describe(NARROW, HERE)
     assert "; 6 configurations on 2 inputs, 4 belong to this space, 2 are legal on (n=1024)" in line
@@ -96,7 +84,6 @@ def test_a_recording_is_looked_up_once_for_all_inputs():
     looked_up = set()
     for n in range(3):
         data = sources.data_for(space(), Input({"n": n}), {})
-        assert data is not None
         looked_up.add(tuple(id(task.positions) for task in data.sources))
     assert len(looked_up) == 1
 
@@ -104,12 +91,11 @@ def test_a_recording_is_looked_up_once_for_all_inputs():
 SWITCH = Parameter("FLAG", "boolean", (False, True), "choice", False)
 KIND = Parameter("KIND", "enum", ("16", None, "row"), "choice", None)
 WIDE = Parameter("TILE", "integer", range(3, 3 * 10**9, 3), "source", 3)
-FOREIGN: list[tuple[Value, ...]] = [(48, 1), (16, 5), (16, 0), (16, 1.5), (16, "1"), (16, None)]
+FOREIGN = [(48, 1), (16, 5), (16, 0), (16, 1.5), (16, "1"), (16, None)]
 
 
-@pytest.mark.parametrize(
-    ("target", "names", "rows", "expected"),
-    [
+def test_rows_become_positions_by_names_and_values():
+    cases = [
         # by names, with the median of three samples
         (space(), "TILE BX", [((4, 16), 1.0), ((1, 64), 0.5)], {(16, 4): 2.0, (64, 1): 1.0}),
         # numbers are equal however they are written, words as they are, and None is a value
@@ -153,12 +139,11 @@ FOREIGN: list[tuple[Value, ...]] = [(48, 1), (16, 5), (16, 0), (16, 1.5), (16, "
             [((16, 1, 32), 1.0), ((32, 1, 32), 2.0)],
             {(16, 1): 2.0, (32, 1): 4.0},
         ),
-    ],
-)
-def test_rows_become_positions_by_names_and_values(target, names, rows, expected):
-    task = one_task(target, recorded(names, {(7,): rows}))
-    assert seconds(target, task) == expected
-    assert len(task.slowdowns) == len(expected)
+    ]
+    for target, names, rows, expected in cases:
+        task = one_task(target, recorded(names, {(7,): rows}))
+        assert seconds(target, task) == expected
+        assert len(task.slowdowns) == len(expected)
 
 
 def test_each_input_of_a_recording_is_a_source_task():
@@ -256,7 +241,7 @@ def test_features_count_where_all_tasks_and_the_input_have_the_same():
 
 def test_a_run_with_a_warm_start_is_another_run():
     one = recorded("BX", {(7,): [((16,), 1.0)]})
-    other = dataclasses.replace(one, sha256="cd" * 32)
+    other = replace(one, sha256="cd" * 32)
     assert TransferSources([]).technique(("A", "B")) == "A,B"
     assert TransferSources([one, other]).technique(["A"]) == "A (with data of abababab, cdcdcdcd)"
 

@@ -1,7 +1,5 @@
 """The device on which the tests of stencils run kernels."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.helpers.stencil_kernels import Pocl

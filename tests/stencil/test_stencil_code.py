@@ -1,12 +1,9 @@
 """The language of stencils: types with lengths, errors that name the expression, indices. The code
 that is made of it: style, barriers, guards and padding; PoCL runs it, nvcc compiles it."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -46,14 +43,7 @@ from harness.stencil.explore import explore
 from harness.stencil.lower import lower
 from harness.stencil.nest import NdRange
 from harness.stencil.types import StencilError
-from tests.helpers.stencil_kernels import (
-    DEPTH,
-    PROGRAMS,
-    definition_of,
-    inputs_of,
-    together,
-    wrong,
-)
+from tests.helpers.stencil_kernels import DEPTH, PROGRAMS, definition_of, inputs_of, together, wrong
 
 add = user_fun("add", "x y", "x + y")
 LINE = grid("x", 64)
@@ -171,7 +161,7 @@ def test_an_impossible_kernel_is_an_error():
 def test_padding_agrees_with_numpy(pocl):
     """Pad more points than the window needs, on a line with a prime length."""
     line = grid("x", 13)
-    modes: Any = {"clamp": "edge", "mirror": "symmetric", "wrap": "wrap", "constant": "constant"}
+    modes = {"clamp": "edge", "mirror": "symmetric", "wrap": "wrap", "constant": "constant"}
     kernels = []
     for mode in modes:
         windows = slide(3, 1, pad(3, 2, mode, line, value=0.0))

@@ -1,9 +1,6 @@
 """What a predictor of throughput is trained on, and the order that it gives."""
 
-from __future__ import annotations
-
-import dataclasses
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -35,7 +32,7 @@ def measured(table):
         observed = {name: row[name] for name in COLUMNS}
         config, timing = Config({"VARIANT": len(rows)}), Timing((row["time_s"],))
         rows.append(Measurement(config, SIZE, Outcome.OK, timing, observed=observed))
-    bare = dataclasses.replace(rows[0], config=Config({"VARIANT": len(rows)}), observed={})
+    bare = replace(rows[0], config=Config({"VARIANT": len(rows)}), observed={})
     late = Measurement(
         Config({"VARIANT": len(rows) + 1}),
         SIZE,
@@ -55,7 +52,7 @@ def url(tmp_path):
     with writing(url) as engine:
         store = Store(engine)
         for program, rows in table.groupby("program"):
-            spec = dataclasses.replace(
+            spec = replace(
                 SPEC, name=program, host_text=program, parameters=(variant,), constraints=(),
                 features=("size",), inputs=(SIZE,), baselines=(),
             )  # fmt: skip
@@ -80,7 +77,7 @@ def test_points_are_ordered_by_a_predictor_trained_on_other_stencils(url, tmp_pa
         StencilPredictor(url, tmp_path / "p0.yaml", "PredictedKNN"),
     ):
         configs, sentence = predictor.order(ENVIRONMENT) or ([], "")
-        ranks: list[Any] = [config["VARIANT"] for config in configs]
+        ranks = [config["VARIANT"] for config in configs]
         assert sorted(ranks) == list(range(30))
         times = points["time_s"].to_numpy()[ranks]
         assert np.median(times[:10]) < np.median(times[10:])

@@ -1,8 +1,6 @@
 """Rewrite rules keep the meaning, each by itself and many composed at random, against numpy. The
 features of what they make: counts are those of threads run one by one, cache lines the paper's."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random
@@ -12,7 +10,6 @@ import numpy as np
 import pytest
 
 from harness.stencil import (
-    Node,
     at,
     get,
     grid,
@@ -41,12 +38,11 @@ from harness.stencil.emit import OPENCL, emit
 from harness.stencil.explore import explore
 from harness.stencil.features import COUNTS, features
 from harness.stencil.lower import lower, parallel_extents
-from harness.stencil.nest import LoopNest, NdRange
+from harness.stencil.nest import NdRange
 from tests.helpers.stencil_kernels import (
     DEPTH,
     PROGRAMS,
     definition_of,
-    drawn_range,
     inputs_of,
     wrong,
 )
@@ -131,6 +127,18 @@ def test_any_subset_of_reused_arrays_goes_to_local_memory(pocl):
 # ---------------------------------------------------------------------------------- composed
 
 
+def drawn_range(expression, rng):
+    """Draw threads: more or fewer than the work, powers of two or not."""
+    used = parallel_extents(expression)
+    local, groups = [1, 1, 1], [1, 1, 1]
+    for kind, dim in used:
+        if kind != "workgroup":
+            local[dim] = rng.choice((1, 3, 4, 8, 17))
+        if kind != "local":
+            groups[dim] = rng.choice((1, 2, 5))
+    return NdRange((local[0], local[1], local[2]), (groups[0], groups[1], groups[2]))
+
+
 def local_numbers(kernel):
     """Count the numbers in its local memory."""
     return sum(math.prod(buffer.shape) for buffer in kernel.locals)
@@ -145,8 +153,8 @@ def test_random_compositions_of_rules_preserve_the_result(pocl, program):
     if DEPTH == 1:  # programs take turns
         sizes = [sizes[PROGRAMS.index(program) % 2]]
     for size in sizes:
-        kernels: list[LoopNest] = []
-        expressions: list[Node] = []
+        kernels = []
+        expressions = []
         for variant in explore("k", definition.expression(size), 60 * DEPTH, "1", threads_each=1):
             derived = variant.expression
             kernel = lower(f"k{len(kernels)}", derived, drawn_range(derived, rng))
@@ -218,7 +226,7 @@ square = user_fun("square", "x", "x * x")
 
 def counted(kernel):
     """Run each thread by itself, and count what it does."""
-    counts: Counter[str] = Counter()
+    counts = Counter()
     local, groups = kernel.ndrange.local, kernel.ndrange.groups
     for group, lane in itertools.product(np.ndindex(groups), np.ndindex(local)):
         place = np.multiply(group, local) + lane
@@ -302,7 +310,7 @@ def test_sizes_and_local_memory_are_those_of_the_launch():
 
 
 def feature(name, expression, local, groups):
-    ndrange = NdRange(tuple(local), tuple(groups))  # type: ignore[arg-type]
+    ndrange = NdRange(tuple(local), tuple(groups))
     return features(lower("k", expression, ndrange))[name]
 
 

@@ -1,7 +1,5 @@
 """python -m harness stencil explore: spaces of built-in and user-written stencils."""
 
-from __future__ import annotations
-
 import re
 import shlex
 
@@ -64,11 +62,7 @@ def explored(stencil, folder, size, count, *more):
 
 @pytest.mark.slow
 def test_the_documented_stencil_is_explored_tuned_and_analysed(
-    ring,
-    tmp_path,
-    opencl,
-    capsys,
-    monkeypatch,
+    ring, tmp_path, opencl, capsys, monkeypatch
 ):
     monkeypatch.setattr(predicted, "_TREES", 10)
     documented = tmp_path / "smooth.py"
@@ -88,7 +82,6 @@ def test_the_documented_stencil_is_explored_tuned_and_analysed(
     assert "ordered by a forest trained on 7 points of smooth;" in capsys.readouterr().out
     (results,) = read_results([url], space="ring")
     order = StencilPredictor(url, folder / "ring.yaml").order(results.campaign.environment)
-    assert order is not None
     (measured,) = results.measured.values()
     assert set(order[0][:2]) <= set(measured)
     assert len(measured) == 4

@@ -1,20 +1,23 @@
 """After the search: winners on the other inputs, finals, the flags that a winner needs, and what is
 skipped without time."""
 
-from __future__ import annotations
-
-import dataclasses
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from harness.analysis.coverage import input_reports
-from harness.core.records import Config, Measurement, Outcome, Timing
+from harness.core.records import Measurement, Outcome, Timing
 from harness.report.findings import Findings
 from harness.results.schema import CROSS
-from harness.results.view import read_results, the_one
 from harness.tuning.state import State
-from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, ran, small_space
+from tests.helpers.replays import (
+    FormulaMeasurer,
+    in_occasions,
+    make_spec,
+    ran,
+    small_space,
+    stored,
+)
 
 SPACE = small_space(
     "BLOCK: {values: [16, 64], default: 16}",
@@ -37,15 +40,14 @@ class OpenCl(FormulaMeasurer):
     def __init__(self, failures=None, times=time_s):
         super().__init__(times)
         self.compiler = "opencl"
-        self.turns: list[tuple[Config, ...]] = []
-        self.seeds: list[tuple[int, ...]] = []
+        self.turns = []
+        self.seeds = []
         self._failures = failures or {}
 
-    def measure(self, space, problem, config, best_s):
-        measured = super().measure(space, problem, config, best_s)
-        flags = sum(value is True for value in config.values())
+    def changed(self, measured):
+        flags = sum(value is True for value in measured.config.values())
         samples_s = tuple(s * 0.9**flags for s in measured.timing.samples_s)
-        return dataclasses.replace(measured, timing=Timing(samples_s))
+        return replace(measured, timing=Timing(samples_s))
 
     def measure_interleaved(self, space, problem, configs, rounds, seeds=()):
         self.turns.append(tuple(configs))
@@ -59,7 +61,7 @@ class OpenCl(FormulaMeasurer):
             return Measurement(measured.config, measured.input, outcome, message="interleaved")
         samples = (measured.timing or Timing((1.0,))).samples_s
         of_turn = tuple(samples[k % len(samples)] for k in range(rounds))
-        return dataclasses.replace(measured, timing=in_occasions(of_turn, seeds))
+        return replace(measured, timing=in_occasions(of_turn, seeds))
 
 
 def test_flags_that_do_nothing_are_removed_and_the_answer_is_stored(tmp_path):
@@ -72,12 +74,12 @@ def test_flags_that_do_nothing_are_removed_and_the_answer_is_stored(tmp_path):
     assert report.speedup.is_faster
     assert ablation.needed == ("cl_fast_relaxed_math",)
     assert ablation.config["BLOCK"] == 64
-    results = the_one(read_results([str(tmp_path / "r.db")]))
+    results = stored(tmp_path / "r.db")
     assert list(results.ablations.values()) == [ablation]
     assert results.baselines["fast"]["cl_fast_relaxed_math"] is True
     assert report.baseline_speedups["fast"].value > 1.1
     (problem,) = results.finals
-    other = dataclasses.replace(results)
+    other = replace(results)
     of_others = [m for m in results.finals[problem] if m.config != ablation.winner]
     other.__dict__["finals"] = {problem: of_others}
     assert not other.ablations, "an ablation of another winner is not shown"
@@ -96,16 +98,15 @@ def test_the_single_configuration_and_the_table_have_the_same_name(tmp_path):
     """On each input all but one flag have no effect: no dispatcher names them either."""
     space = SPACE.replace("[{n: 8}]", "[{n: 8}, {n: 16}]")
     done = ran(make_spec(tmp_path, space), tmp_path / "r.db", OpenCl())
-    results = the_one(read_results([str(tmp_path / "r.db")]))
+    results = stored(tmp_path / "r.db")
     assert results.ablations.keys() == results.measured.keys()
     assert all(len(ablation.needed) < 3 for ablation in results.ablations.values())
     findings = Findings(results)
-    printed, stored = (
-        [report.best and report.best.config for report in reports]
-        for reports in (done.reports, findings.reports)
+    printed, found = (
+        [report.best.config for report in reports] for reports in (done.reports, findings.reports)
     )
-    assert printed == stored
-    (part,) = set(stored)
+    assert printed == found
+    (part,) = set(found)
     assert part
     flags = [name for name, value in part.items() if value is True]
     assert flags == ["cl_fast_relaxed_math"]
@@ -184,12 +185,11 @@ def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path):
     assert [problem for problem, _ in measurer.asked].count(lacking) == 1, "by its search"
 
 
-@pytest.mark.parametrize("name", ["UniformRandom", "HillClimb"])
-def test_the_default_is_beside_each_winner_without_crossing(name, tmp_path):
+def test_the_default_is_beside_each_winner_without_crossing(tmp_path):
     """These techniques do not start from the default."""
     spec = make_spec(tmp_path)
-    options: dict[str, Any] = {"technique": [name], "cross": False, "test_limit": 4}
-    found = ran(spec, tmp_path / "r.db", **options)
-    default = found.campaign.space(spec.inputs[0]).default
-    assert crossed(found.campaign) == {(problem, default) for problem in spec.inputs}
-    assert all(report.speedup is not None for report in found.reports)
+    for name in ("UniformRandom", "HillClimb"):
+        found = ran(spec, tmp_path / f"{name}.db", technique=[name], cross=False, test_limit=4)
+        default = found.campaign.space(spec.inputs[0]).default
+        assert crossed(found.campaign) == {(problem, default) for problem in spec.inputs}
+        assert all(report.speedup is not None for report in found.reports)

@@ -1,14 +1,11 @@
 """A parameter that has the same value on every input: the search chooses it, dispatch obeys."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 from harness.analysis.coverage import input_reports
 from harness.core.errors import SpecError
-from harness.results.view import read_results, the_one
 from tests.helpers.commands import dispatch
 from tests.helpers.replays import (
     BLOCKS_AND_TILES,
@@ -16,6 +13,7 @@ from tests.helpers.replays import (
     make_spec,
     ran,
     small_space,
+    stored,
 )
 
 INPUTS = [4**power for power in range(1, 9)]
@@ -60,7 +58,7 @@ def test_no_input_keeps_a_default_of_another_value(tmp_path):
     """The default's BLOCK is the fastest on small inputs."""
     done = tuned(tmp_path, BLOCKS_AND_TILES.replace("default: 256", "default: 16"))
     assert blocks(done.reports) == {32}
-    assert blocks(input_reports(the_one(read_results([str(tmp_path / "r.db")])))) == {32}
+    assert blocks(input_reports(stored(tmp_path / "r.db"))) == {32}
 
 
 def test_only_parameters_may_be_the_same(tmp_path):

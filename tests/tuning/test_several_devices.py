@@ -1,27 +1,24 @@
 """Several equal devices share the inputs of a campaign, and find what one device finds."""
 
-from __future__ import annotations
-
-import dataclasses
 import os
 import random
 import signal
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable, UsageError
-from harness.core.records import DEVICE_UUID, Environment, Input, Measurement, Outcome
-from harness.results.view import read_results, the_one
+from harness.core.records import DEVICE_UUID, Environment, Input, Outcome
 from harness.tuning.devices import DevicePool
 from harness.tuning.sharing import do_work
 from tests.helpers.planted import until
 from tests.helpers.replays import BROKEN, SPACE, FormulaMeasurer, make_spec, ran
+from tests.helpers.replays import stored as read
 
 
 def inputs(count):
@@ -48,19 +45,13 @@ class Scripted(FormulaMeasurer):
     `before` is called before each measurement, with its number.
     """
 
-    def __init__(
-        self,
-        uuid="",
-        before=lambda _: None,
-        name="formula",
-        broken=MappingProxyType({}),
-    ):
+    def __init__(self, uuid="", before=lambda _: None, name="formula", broken=MappingProxyType({})):
         super().__init__(interleaves=True, broken=broken)
         notes = {DEVICE_UUID: uuid} if uuid else {}
         self.environment = Environment("replay", name, "none", "recorded", "recorded", notes=notes)
         self.before = before
-        self.together: list[Input] = []
-        self.recalled: list[Input] = []
+        self.together = []
+        self.recalled = []
         self.is_closed = False
 
     def measure(self, space, problem, config, best_s):
@@ -91,11 +82,10 @@ class Crashing(Scripted):
         """After 15, all crash."""
         return len(self.asked) > 15
 
-    def measure(self, space, problem, config, best_s):
-        measured = super().measure(space, problem, config, best_s)
-        if self.is_wrong(config):
-            return Measurement(config, problem, Outcome.CRASHED, message="it fell off the bus")
-        return measured
+    def changed(self, measured):
+        if not self.is_wrong(measured.config):
+            return measured
+        return replace(measured, outcome=Outcome.CRASHED, timing=None, message="fell off the bus")
 
 
 class CrashingOffRows(Crashing):
@@ -113,11 +103,7 @@ def tuned(folder, devices, text=MANY, limit=8):
     """A campaign on several devices, or on one without a pool; its results as they are stored."""
     measurer = equal(*devices) if len(devices) > 1 else devices[0]
     done = ran(make_spec(folder, text), folder / "r.db", measurer, test_limit=limit)
-    return dataclasses.replace(done, results=read(folder))
-
-
-def read(folder):
-    return the_one(read_results([str(folder / "r.db")]))
+    return replace(done, results=read(folder / "r.db"))
 
 
 def stored(results):
@@ -130,10 +116,7 @@ def stored(results):
 
 
 def verdicts(done):
-    return [
-        (r.problem, r.best and r.best.config, r.baseline and r.baseline.config, r.speedup)
-        for r in done.reports
-    ]
+    return [(r.problem, r.best.config, r.baseline.config, r.speedup) for r in done.reports]
 
 
 ALL = 1000
@@ -171,7 +154,7 @@ def test_a_technique_that_learns_from_no_other_input_proposes_the_same_on_severa
 def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path):
     devices = [Scripted(f"GPU-{number}") for number in range(3)]
     done = tuned(tmp_path, devices)
-    homes: dict[Input, str] = {}
+    homes = {}
     for device in devices:
         searched = {problem for problem, _ in device.asked}
         assert set(device.recalled) == searched
@@ -208,7 +191,7 @@ def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path):
     asked = [pair for device in first for pair in device.asked]
     assert before <= set(asked)
     assert len(asked) - len(before) <= len(first), "only what was being measured is lost"
-    states = {run.state for run in read(tmp_path).runs}
+    states = {run.state for run in read(tmp_path / "r.db").runs}
     assert "interrupted" in states
     assert "running" not in states
 
@@ -224,7 +207,7 @@ def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path):
 
 def pairs(folder):
     """What is stored as measured, in any stage."""
-    return {(m.input, m.config) for m in read(folder).rows.measurements()}
+    return {(m.input, m.config) for m in read(folder / "r.db").rows.measurements()}
 
 
 def test_an_error_of_one_device_ends_the_campaign_and_keeps_what_is_stored(tmp_path):
@@ -262,7 +245,7 @@ def test_a_device_that_often_fails_is_taken_out(tmp_path, alone):
 
 @pytest.mark.slow
 def test_a_device_that_fails_now_and_then_goes_on(tmp_path):
-    failures: list[int] = []
+    failures = []
 
     def fail(number):
         if number % 7 == 0 and len(failures) < 5 and number not in failures[-1:]:
@@ -295,7 +278,7 @@ def test_crashes_of_one_device_are_not_the_kernels(tmp_path, alone):
 def test_crashes_of_kernels_take_no_device_out(tmp_path):
     done = tuned(tmp_path, [CrashingOffRows(), CrashingOffRows()], SMALL, ALL)
     assert not done.tests.warnings
-    assert all(r.best and r.best.config["LAYOUT"] == "row" for r in done.reports)
+    assert all(r.best.config["LAYOUT"] == "row" for r in done.reports)
 
 
 class Late:
@@ -334,7 +317,7 @@ def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(tmp_path, alone,
     assert warning.startswith("differs (GPU-other) has joined and is not used")
     assert "`other`" in warning
     assert verdicts(done) == verdicts(alone)
-    assert stored(read(tmp_path)) == stored(alone.results)
+    assert stored(read(tmp_path / "r.db")) == stored(alone.results)
     assert joins.asked
     assert differs.is_closed
     assert not differs.asked
@@ -361,18 +344,16 @@ def test_devices_share_the_time_of_a_campaign(tmp_path):
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]
     assert len(spec.inputs) == 5
     began_s = time.monotonic()
-    limits: dict[str, Any] = {"test_limit": 2000, "stop_at": began_s + 2}
-    reports = ran(spec, tmp_path / "r.db", equal(*devices), **limits).reports
+    done = ran(spec, tmp_path / "r.db", equal(*devices), test_limit=2000, stop_at=began_s + 2)
     assert time.monotonic() - began_s < 30
-    assert all(report.best for report in reports)
+    assert all(report.best for report in done.reports)
 
 
 def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path):
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted()]
-    limits: dict[str, Any] = {"test_limit": 20, "stop_at": time.monotonic() - 1}
-    reports = ran(spec, tmp_path / "r.db", equal(*devices), **limits).reports
+    done = ran(spec, tmp_path / "r.db", equal(*devices), test_limit=20, stop_at=0.0)
     assert not [device.asked for device in devices if device.asked]
-    assert {report.note for report in reports} == {"not measured: the time was up"}
+    assert {report.note for report in done.reports} == {"not measured: the time was up"}
 
 
 def test_devices_that_differ_are_refused():
@@ -381,7 +362,7 @@ def test_devices_that_differ_are_refused():
 
 
 def test_each_thread_finds_its_own_random_numbers():
-    pool, drawn = equal(Scripted(), Scripted()), dict[Input, list[float]]()
+    pool, drawn = equal(Scripted(), Scripted()), {}
     store = SimpleNamespace(commit=lambda: None)
 
     def draw(problem, seed):
@@ -392,7 +373,7 @@ def test_each_thread_finds_its_own_random_numbers():
             pool.served.wait_for(lambda: time.sleep(1e-3))
 
     problems = [Input({"n": n}) for n in range(2)]
-    state: Any = SimpleNamespace(pool=pool, store=store, warn=print)
+    state = SimpleNamespace(pool=pool, store=store, warn=print)
     assert do_work(state, [(problem, 7) for problem in problems], draw) == 0
     random.seed(7)
     np.random.seed(7)
