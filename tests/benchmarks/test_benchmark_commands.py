@@ -1,7 +1,5 @@
 """Every benchmark runs as `python -m benchmarks.NAME`, and says so."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import re

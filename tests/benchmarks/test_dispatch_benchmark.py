@@ -1,7 +1,5 @@
 """The benchmark of dispatchers: what it reads, what it holds out, and its figures."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """The noise models, and the benchmark that counts false claims under each of them."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

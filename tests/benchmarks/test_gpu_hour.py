@@ -3,8 +3,6 @@
 .ci/run rehearses the first plan.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

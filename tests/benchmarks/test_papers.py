@@ -1,7 +1,5 @@
 """The claims of the papers are complete, can be tried, and stand on the page as recorded."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

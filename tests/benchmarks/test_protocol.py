@@ -1,7 +1,5 @@
 """The score of searches by the field's protocol, beside figures of its own package."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """benchmarks/space_cases.yaml: spaces of published kernels, which others have counted."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.space import read_cases

@@ -1,7 +1,5 @@
 """benchmarks/stencil.py: what its predictors may know, a small campaign, and what stops one."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

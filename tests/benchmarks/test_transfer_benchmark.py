@@ -1,7 +1,5 @@
 """The benchmark of transfer between inputs: groups, figures and orders."""
 
-from __future__ import annotations
-
 import json
 import math
 

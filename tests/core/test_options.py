@@ -1,7 +1,5 @@
 """Options of all commands: the values that each kind refuses, and the words that say why."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.__main__ import COMMANDS

@@ -1,7 +1,5 @@
 """The frozen nouns refuse to be built wrong, and tell themselves apart."""
 
-from __future__ import annotations
-
 import math
 import pickle
 from dataclasses import replace

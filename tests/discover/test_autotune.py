@@ -1,7 +1,5 @@
 """A kernel under @triton.autotune to a space and a host module; the file is never run."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which backend is used, which compiler compiles CUDA kernels, and why."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from unittest import mock

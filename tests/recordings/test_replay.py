@@ -1,7 +1,5 @@
 """Replays of a space: databases, CSV files, and files that are refused."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 

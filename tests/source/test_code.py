@@ -1,7 +1,5 @@
 """Which edits change the code of a source, and which only its text."""
 
-from __future__ import annotations
-
 from harness.source.code import c_code, code_of, python_code
 
 KERNEL = """#define N 4 /* rows */

@@ -1,7 +1,5 @@
 """The grammar of our pragmas: what each spans, and what each fault says."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.source.pragmas import is_ours, number, read_pragma, typing_error, unroll_names

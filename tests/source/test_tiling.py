@@ -1,7 +1,5 @@
 """Tiled loops: every iteration runs once, in the order of the tiles, and what is refused."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

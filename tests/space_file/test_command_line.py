@@ -1,7 +1,5 @@
 """The command line of a launcher: which argument is which feature, and what has no launcher."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.core.errors import SpecError

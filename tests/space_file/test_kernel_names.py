@@ -1,7 +1,5 @@
 """Names of kernels in a space that are more than a word, with a template's arguments."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Interleaved measurements of one input that were made at different times become one."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

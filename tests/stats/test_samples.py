@@ -1,8 +1,6 @@
 """Statistics of many rows of samples at once, held against those of each row alone; and values with
 their intervals."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from dataclasses import replace

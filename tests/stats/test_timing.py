@@ -1,7 +1,5 @@
 """When sampling stops, and whether one of two is faster: against scipy and by simulation."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import statistics

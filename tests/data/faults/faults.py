@@ -1,7 +1,5 @@
 """Host side of faults.cl: y = 2 x and z = i - 1; small n fail each in its way."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """Host side of cuda.cu: sums of rows."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

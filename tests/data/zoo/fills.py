@@ -1,7 +1,5 @@
 """Host side of fills.cl: parts of numbers from -9 to 9."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

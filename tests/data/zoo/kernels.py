@@ -1,7 +1,5 @@
 """Host side of kernels.cl: sums of rows."""
 
-from __future__ import annotations
-
 import numpy as np
 
 SCRATCH = ("scratch",)
