@@ -72,7 +72,7 @@ def test_after_ctrl_c_the_inputs_that_were_still_to_come_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("state", "why"),
+    "state, why",
     [
         ("running", "its search was killed, or is still running"),
         ("interrupted", "its search was stopped"),

@@ -114,7 +114,7 @@ def test_finals_have_data_of_a_seed_that_is_drawn_once_for_a_campaign(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("measure", "rounds"),
+    "measure, rounds",
     [
         ("", [20, 20]),
         ("measure: {repeats: 1}\n", [2, 6]),

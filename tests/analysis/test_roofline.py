@@ -91,7 +91,7 @@ def test_the_fraction_is_a_target_of_trees_and_the_peak_is_none(findings):
 
 
 @pytest.mark.parametrize(
-    ("stop_at", "last", "ended"),
+    "stop_at, last, ended",
     [(0.49, 256, EndReason.PEAK), (0.9, 16, EndReason.PEAK), (1.0, None, EndReason.EXHAUSTED)],
 )
 def test_a_search_ends_when_the_best_reaches_the_fraction_that_the_space_asks_for(

@@ -313,7 +313,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    "name, value",
     [
         ("space", 3), ("inputs", ["n > 3"]), ("technique", None), ("wait", -1), ("wait", NAN),
         *(("max_time_s", value) for value in (10**400, 0, -5, 0.0, True, INF, NAN)),

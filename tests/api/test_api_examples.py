@@ -118,7 +118,7 @@ def test_analysis_prints_every_space_and_draws_it(tmp_path, capsys):
     assert "formula on " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("slower", "status"), [(1.0, 0), (2.0, 1)])
+@pytest.mark.parametrize("slower, status", [(1.0, 0), (2.0, 1)])
 def test_check_fails_where_the_default_is_certain_to_be_slow(
     tmp_path, measure_by, capsys, slower, status
 ):

@@ -188,7 +188,7 @@ def test_check_prints_faults_as_data(run, tmp_path):
     assert (fault["path"], fault["line"]) == (str(space), 5)
 
 
-@pytest.mark.parametrize(("times", "status"), [(by_size, 0), (always_16, 1)])
+@pytest.mark.parametrize("times, status", [(by_size, 0), (always_16, 1)])
 def test_dispatch_says_what_it_wrote_or_why_not(run, tmp_path, times, status):
     space = write_space(tmp_path, DISPATCH_SPACE)
     database = fill(tmp_path / "r.db", load_spec(space), times=times)

@@ -118,7 +118,7 @@ def test_a_leaf_without_time_is_not_measured_and_does_not_fall(recheck):
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    "words, expected",
     [
         (["{moved}"], "--spec FILE"),
         (["{folder}"], "no folder of a dispatcher"),

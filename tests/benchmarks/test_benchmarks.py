@@ -87,7 +87,7 @@ ENTRANTS = [
 ]
 
 
-@pytest.mark.parametrize(("tuner", "technique"), ENTRANTS)
+@pytest.mark.parametrize("tuner, technique", ENTRANTS)
 def test_tuner_tests_recorded_configurations_within_its_budget(
     landscape,
     tmp_path,

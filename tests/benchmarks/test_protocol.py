@@ -27,7 +27,7 @@ def searches(space, greed):
     return found
 
 
-@pytest.mark.parametrize(("greed", "expected"), [(0.0, -0.0773), (0.15, 0.7606), (0.5, 0.8997)])
+@pytest.mark.parametrize("greed, expected", [(0.0, -0.0773), (0.15, 0.7606), (0.5, 0.8997)])
 def test_score_is_that_of_the_package(greed, expected):
     """The package's is the mean of 30 draws of autotuning_methodology 1.1.0."""
     space = planted()

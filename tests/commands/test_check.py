@@ -127,7 +127,7 @@ def test_the_schema_of_spaces_is_printed(capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    "words, message",
     [
         ("", "name a space"),
         ("SPACE --no-compile --compile 2", "--no-compile"),
@@ -211,7 +211,7 @@ def reference(arguments): return {'y': arguments['x']}
 
 
 @pytest.mark.usefixtures("opencl")
-@pytest.mark.parametrize(("sign", "is_named"), [("+=", True), ("-=", False)])
+@pytest.mark.parametrize("sign, is_named", [("+=", True), ("-=", False)])
 def test_kernel_that_adds_to_its_output_is_told_to_declare_it(write, check, sign, is_named):
     path = write(kernel=kernel_of("opencl"), launch={"group": ["BLOCK"], "grid": [1]})
     (path.parent / "scale.cl").write_text(SCALE.replace("SIGN", sign))
@@ -269,7 +269,7 @@ FITTING = {
 
 @pytest.mark.parametrize("language", SIGNATURES)
 @pytest.mark.parametrize(
-    ("name", "value", "expected"),
+    "name, value, expected",
     [
         ("a", FITTING["a"], ""),
         ("a", "np.zeros(4, np.float32)", "half*"),
@@ -294,7 +294,7 @@ def test_arguments_in_another_order_are_refused_and_both_are_shown(compared):
 
 
 @pytest.mark.parametrize(
-    ("head", "changed"),
+    "head, changed",
     [
         ("void *a, float *b, int m, unsigned n, size_t k", {"a": "np.zeros(4)"}),
         ("typedef double real;|real *a, float *b, int m, unsigned n, size_t k", {}),
@@ -325,7 +325,7 @@ def test_a_macro_that_stands_for_a_type_is_followed(compared):
 
 
 @pytest.mark.parametrize(
-    ("last", "message"), [("np.int32(1)", "launches scale"), ("np.int64(1)", "passes int64")]
+    "last, message", [("np.int32(1)", "launches scale"), ("np.int64(1)", "passes int64")]
 )
 def test_launches_of_the_host_module_are_compared_by_type_alone(compared, last, message):
     launches = (
@@ -339,7 +339,7 @@ def test_launches_of_the_host_module_are_compared_by_type_alone(compared, last, 
 
 
 @pytest.mark.parametrize(
-    ("text", "shared", "is_missing"),
+    "text, shared, is_missing",
     [
         ("extern __shared__ float tile[];", {}, True),
         ("extern __align__(16) __shared__ char tile[];", {}, True),
@@ -450,7 +450,7 @@ def test_sweep_counts_codes_and_failures_and_uses_the_cache(write, check, nvrtc,
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    ("before", "after", "there"),
+    "before, after, there",
     [
         ("namespace lib {", "}", "its kernels are `lib::scale(float*)`"),
         ("template <int N>", "", "it has no kernel"),

@@ -63,7 +63,7 @@ def test_no_text_installs_a_package_called_harness():
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    "words, code, said",
     [
         ("", 0, "    merge "),
         ("--help", 0, "    merge "),
@@ -80,7 +80,7 @@ def test_the_console_script_answers(words, code, said, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("script", "typed", "words"),
+    "script, typed, words",
     [
         ("/x/harness/tune.py", "py3 -m harness.tune a.yaml", "py3 -m harness report"),
         ("/x/harness/tune.py", "v/bin/python -m harness.tune", "v/bin/python -m harness report"),
@@ -126,7 +126,7 @@ def test_help_and_faults_of_a_space_load_no_slow_libraries(tmp_path):
     assert "fault" in done.stderr
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize("sent, code", [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signals_end_commands_like_ctrl_c(sent, code, capsys):
     def command():
         os.kill(os.getpid(), sent)

@@ -164,7 +164,7 @@ def test_an_export_names_the_environments_it_leaves_out(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options, message",
     [
         (["r.db", "--space", "other"], "no results of a space `other`; there is mvmul"),
         (["r.db", "--output", "r.db"], "r.db already exists and was not written by harness"),

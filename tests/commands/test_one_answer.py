@@ -170,7 +170,7 @@ def tune(folder, step, monkeypatch):
     return json.loads(folder.output())["results"]
 
 
-@pytest.mark.parametrize(("steps", "last"), HISTORIES)
+@pytest.mark.parametrize("steps, last", HISTORIES)
 def test_all_commands_agree_after_any_history(folder, steps, last, monkeypatch):
     for step in steps:
         tune(folder, step, monkeypatch)

@@ -141,7 +141,7 @@ REFUSED = [
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="/proc takes no files, from nobody")
-@pytest.mark.parametrize(("line", "name", "folder"), REFUSED)
+@pytest.mark.parametrize("line, name, folder", REFUSED)
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_done(
     line, name, folder, start, tmp_path, monkeypatch, capsys
 ):

@@ -49,7 +49,7 @@ def test_tables_are_those_of_the_models(page):
 
 
 @pytest.mark.parametrize(
-    ("page", "models"),
+    "page, models",
     [
         ("space.md", [SpaceFile, KernelModel, LaunchPlan, Inputs, KernelVerify, Search, NvccModel]),
         ("program.md", [ProgramModel, TimePattern, Limits, ProgramVerify, FeatureSource]),

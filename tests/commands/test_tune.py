@@ -174,7 +174,7 @@ SEEDS = {"list": "[1]", "broken": "{", "name": '{"BLOK": 1}', "value": '{"BLOCK"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments, message",
     [
         ("--technique PureRandm", "`PureRandom`"),
         ("--seed-configuration none.json", "none.json does not exist"),

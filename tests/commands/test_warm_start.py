@@ -116,7 +116,7 @@ def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_reco
     assert techniques[1] == ("GaussianProcess",)
 
 
-@pytest.mark.parametrize(("form", "end"), [("t4", "json"), ("csv", "csv")])
+@pytest.mark.parametrize("form, end", [("t4", "json"), ("csv", "csv")])
 def test_an_export_is_a_warm_start_of_every_input(form, end, measuring, tmp_path, tuned):
     tuned(*measuring, "--test-limit", "48", "-t", "UniformRandom")
     exported = str(tmp_path / f"exported.{end}")
@@ -222,7 +222,7 @@ def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere, tuned):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content, message",
     [(None, "other.json does not exist"), ("a,b\n1,2\n", "other.json needs a mapping")],
     ids=["missing", "CSV"],
 )
@@ -241,7 +241,7 @@ TIMED = {"BLOCK": 16, "TILE": 1, "time": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("cell", "message"),
+    "cell, message",
     [
         ({"BLOCK": 16, "UNROLL": 1, "time": 1.0}, "no parameter TILE, only BLOCK, UNROLL"),
         (TIMED | {"UNROLL": 1}, "a parameter UNROLL"),
@@ -275,7 +275,7 @@ def test_beside_others_the_learner_has_the_warm_start(measuring, cache, tuned):
     assert BEST in configs_of(measuring)
 
 
-@pytest.mark.parametrize(("options", "parallelism"), [([], 1), (["--parallelism", "3"], 3)])
+@pytest.mark.parametrize("options, parallelism", [([], 1), (["--parallelism", "3"], 3)])
 def test_nothing_is_built_for_a_recording_so_each_proposal_follows_from_all_results(
     options, parallelism, measuring, tuned
 ):

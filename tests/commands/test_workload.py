@@ -70,7 +70,7 @@ def test_a_line_that_was_cut_off_is_left_out_and_noted(tmp_path, spec):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text, message",
     [
         ("", "`m,n,calls`"),
         ("m,n,calls\n", "has no calls"),
@@ -172,7 +172,7 @@ def inputs_of(database):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    "words, message",
     [
         ("--cover 0.9", "--inputs-from"),
         ("--inputs-from nowhere.csv", "nowhere.csv does not exist"),

@@ -186,7 +186,7 @@ def test_environments_that_base_lacks_are_left_out_beside_one(base, tmp_path):
     assert (status, data["counts"], data["notes"]) == (0, {"within noise": 8}, [])
 
 
-@pytest.mark.parametrize(("backend", "occasions"), [("replay", 1), ("opencl", 2)])
+@pytest.mark.parametrize("backend, occasions", [("replay", 1), ("opencl", 2)])
 def test_replayed_samples_are_one_occasion(tmp_path, backend, occasions):
     spec = make_spec(tmp_path, SPACE)
     environment = dataclasses.replace(ENVIRONMENT, backend=backend)

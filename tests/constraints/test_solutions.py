@@ -106,7 +106,7 @@ F_A_B: Domains = {"F": (None, 2), "A": range(3), "B": range(3)}
 
 
 @pytest.mark.parametrize(
-    ("domains", "texts"),
+    "domains, texts",
     [
         ({"A": range(3), "B": ("x", "y")}, []),  # no constraint
         # Texts and absent flags.
@@ -144,7 +144,7 @@ def folded(operation, times):
 
 @pytest.mark.parametrize("relation", ["{} <= {}", "{} == {}", "{} > {}", "({}) % 7 == 3"])
 @pytest.mark.parametrize(
-    ("sign", "operation", "bound"), [(" + ", operator.add, 40), (" * ", operator.mul, 4096)]
+    "sign, operation, bound", [(" + ", operator.add, 40), (" * ", operator.mul, 4096)]
 )
 def test_sums_and_products(relation, sign, operation, bound):
     names = [f"P{i}" for i in range(6)]
@@ -204,7 +204,7 @@ def test_a_constraint_without_structure_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("domains", "text"),
+    "domains, text",
     [
         ({"A": range(10**4), "B": range(10**4)}, "A < B"),
         ({"A": range(2**53)}, "A % 3 == 0"),

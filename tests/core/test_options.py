@@ -44,6 +44,6 @@ def test_each_option_of_a_command_says_what_it_means(command):
     assert [a.dest for a in parser._actions if not a.help] == []
 
 
-@pytest.mark.parametrize(("text", "time_s"), [("90", 90), ("90s", 90), ("2m", 120), ("1.5h", 5400)])
+@pytest.mark.parametrize("text, time_s", [("90", 90), ("90s", 90), ("2m", 120), ("1.5h", 5400)])
 def test_a_time_has_a_unit_or_is_in_seconds(text, time_s):
     assert make_parser("tune").parse_args([f"--max-time={text}"]).max_time_s == time_s

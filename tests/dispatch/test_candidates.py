@@ -183,7 +183,7 @@ def test_what_is_far_too_slow_on_an_input_is_measured_there_only_as_default(slow
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    "old, new",
     [
         ("[BLOCK], grid: [n]", "[BLOCK, n], grid: [n, 1]"),
         ("default: 64}", "default: 64}, TILE: {values: [0, 1], default: 0, when: n > 16}"),

@@ -92,7 +92,7 @@ def test_spaces_may_name_the_devices_numbers(space, database, capsys):
 
 
 @pytest.mark.parametrize(
-    ("launch", "legal"),
+    "launch, legal",
     [
         (  # 49,152 bytes; n=32768 was tuned
             '{group: [BLOCK], grid: [1], shared: "n * BLOCK // 32"}',
@@ -164,7 +164,7 @@ def test_what_failed_on_an_input_is_not_used_on_every_input(space, tmp_path, cap
     assert "on 1 input, such as n=128." in said(capsys)
 
 
-@pytest.mark.parametrize(("count", "choice"), [(3, "auto"), (5, "tree")])
+@pytest.mark.parametrize("count, choice", [(3, "auto"), (5, "tree")])
 def test_where_constraints_rule_the_single_configuration_out_the_default_stands_in(
     space, tmp_path, count, choice
 ):
@@ -194,7 +194,7 @@ def test_gadapts_model_is_judged_and_written(space, database, capsys):
 
 
 @pytest.mark.parametrize(
-    ("noted", "advice"), [("there/x.yaml", "there/x.yaml"), ("<space small>", "built in Python")]
+    "noted, advice", [("there/x.yaml", "there/x.yaml"), ("<space small>", "built in Python")]
 )
 def test_a_missing_space_is_named_as_tuned(space, tmp_path, capsys, noted, advice):
     spec = load_spec(space)
@@ -241,7 +241,7 @@ def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
 
 
 @pytest.mark.parametrize(
-    ("change", "name", "names"),
+    "change, name, names",
     [
         ({"device": "another"}, "a device", "another, warm caches; a device, warm caches"),
         ({"cache": "cold"}, "warm", "a device, cold caches; a device, warm caches"),

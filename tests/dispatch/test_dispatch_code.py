@@ -192,7 +192,7 @@ def test_module_refuses_what_is_no_expression_of_the_language(tmp_path, text):
         imported(write_all(tmp_path, files), "p")
 
 
-@pytest.mark.parametrize(("old", "new"), [(b'"format": 2', b'"format": 99'), (b"}", b"")])
+@pytest.mark.parametrize("old, new", [(b'"format": 2', b'"format": 99'), (b"}", b"")])
 def test_module_names_a_file_that_it_cannot_read(tmp_path, old, new):
     files = files_of(of_mvmul())
     files["p/p.json"] = files["p/p.json"].replace(old, new)
@@ -226,7 +226,7 @@ def test_numbers_of_numpy_are_computed_with_exactly():
 
 
 @pytest.mark.parametrize(
-    ("shared", "carveout", "numbers"),
+    "shared, carveout, numbers",
     [
         ("16 * n - 256", "n - 17", [(256, 15), (0, -1), (None, None)]),
         ("n / 16", "3 * n + 5", [(2, None), (1, 53), (None, 29)]),

@@ -227,7 +227,7 @@ SIZES = list(map(np.int32, (3, 5, 4)))
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    ("changes", "shown"),
+    "changes, shown",
     [({"carveout": Expression("TILE_K")}, "carveout 64"), ({"cooperative": True}, "cooperative")],
 )
 def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(

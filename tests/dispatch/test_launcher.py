@@ -285,7 +285,7 @@ def test_names_of_programs_are_readable_and_short(tmp_path, here):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "notice"),
+    "old, new, notice",
     [
         ("{n}", "x{n}", "no launcher"),
         ("TILE={TILE}", "TILE={TILE}+{n}", "no programs: `build` names `{n}`"),

@@ -145,7 +145,7 @@ def slowdowns(name, log):
     return Slowdowns(name, logs, np.arange(16), np.zeros(16, dtype=bool), np.ones(16))
 
 
-@pytest.mark.parametrize(("tree", "best"), [(0.05, "ensemble"), (0.005, "tree")])
+@pytest.mark.parametrize("tree, best", [(0.05, "ensemble"), (0.005, "tree")])
 def test_an_ensemble_is_shipped_where_it_gains_1_percent(tree, best):
     known = (STATIC.name, 0.5), (HINDSIGHT, 0.5), ("tree", tree), ("ensemble", 0.0)
     found = Study(shapes(16), {name: slowdowns(name, log) for name, log in known}, seed=0)
@@ -197,7 +197,7 @@ def test_a_tree_that_follows_noise_is_not_told_as_a_gain():
 
 
 @pytest.mark.parametrize(
-    ("column", "threshold", "low", "high"),
+    "column, threshold, low, high",
     [
         (Column(ColumnKind.TWOS, ("n",)), 1.41421, "n is odd", "n is even"),
         (Column(ColumnKind.TWOS, ("n",)), 4.0, "n is not divisible by 8", "n is divisible by 8"),

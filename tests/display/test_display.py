@@ -82,7 +82,7 @@ def test_noisy_times_are_counted_in_a_warning_that_says_what_helps():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
+    "seconds, text",
     [
         (412e-6, "412 us"), (1.1e-3, "1.10 ms"), (12.34e-3, "12.3 ms"), (999.4e-6, "999 us"),
         (999.6e-6, "1.00 ms"), (9.996e-3, "10.0 ms"), (99.96e-3, "100 ms"), (0.99951, "1.00 s"),
@@ -95,7 +95,7 @@ def test_times_have_three_digits_and_the_unit_that_people_read(seconds, text):
 
 
 @pytest.mark.parametrize(
-    ("shown", "text"),
+    "shown, text",
     [
         # A timing is its median and the interval of its mean; a single sample has no interval.
         (format_timing(Timing((412e-6, 414e-6, 410e-6))), "412 us +- 5.0 us"),

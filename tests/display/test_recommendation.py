@@ -70,7 +70,7 @@ def test_where_choosing_does_not_pay_one_configuration_is_named():
 
 
 @pytest.mark.parametrize(
-    ("single", "text"),
+    "single, text",
     [
         (Single(SMALL, speedup=MEAN, inputs=4),
          "Use BLOCK=16 on every input: 1.98x [1.60, 2.40] over the default; nothing better was "
@@ -123,7 +123,7 @@ NOT_MEASURED = InputReport(Input({"n": 9}), None, None, None, 0, {}, None)
 
 
 @pytest.mark.parametrize(
-    ("reports", "text"),
+    "reports, text",
     [
         ([tried(1, 1, 162)], "Keep the default: only the default was tried."),
         ([tried(1, 12, 162)],

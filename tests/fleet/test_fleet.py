@@ -28,7 +28,7 @@ def test_encrypted_or_own_schedulers_are_used_and_open_ones_insisted_on(address)
 
 
 @pytest.mark.parametrize(
-    ("address", "reason"),
+    "address, reason",
     [
         ("tcp://10.0.0.1:8786", "not encrypted"),
         ("tcp://node:8786", "not encrypted"),

@@ -93,7 +93,7 @@ def remote(scheduler):
 
 
 @pytest.mark.parametrize(
-    ("name", "outcome", "message"),
+    "name, outcome, message",
     [
         ("none", Outcome.OK, ""),
         ("wrong_element", Outcome.WRONG_RESULT, "y[5] is"),
@@ -125,7 +125,7 @@ def test_the_environment_and_notices_are_the_workers(remote, module_opencl, monk
 
 
 @pytest.mark.parametrize(
-    ("garble", "message"),
+    "garble, message",
     [
         (lambda answer: (answer[0][:1], answer[1]), "for other configurations or inputs"),
         (lambda answer: (answer[0][::-1], answer[1]), "for other configurations or inputs"),

@@ -59,7 +59,7 @@ def overlaps(journal):
     return count
 
 
-@pytest.mark.parametrize(("shares_cpu", "spare"), [(False, 1), (True, 1), (False, 0)])
+@pytest.mark.parametrize("shares_cpu, spare", [(False, 1), (True, 1), (False, 0)])
 def test_builds_overlap_measurements_but_where_they_share_its_core(
     fake, tmp_path, monkeypatch, shares_cpu, spare
 ):
@@ -73,9 +73,7 @@ def test_builds_overlap_measurements_but_where_they_share_its_core(
     assert (overlaps(tmp_path / "journal") == 0) == (shares_cpu or not spare)
 
 
-@pytest.mark.parametrize(
-    ("limit", "spare"), [(None, 15), ("max 9", 15), ("40 10", 3), ("15 10", 0)]
-)
+@pytest.mark.parametrize("limit, spare", [(None, 15), ("max 9", 15), ("40 10", 3), ("15 10", 0)])
 def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     tmp_path, monkeypatch, limit, spare
 ):

@@ -105,7 +105,7 @@ def test_fault_is_refused_and_the_message_names_it(local, space):
 
 @pytest.mark.usefixtures("unlocked")
 @pytest.mark.parametrize(
-    ("names", "outcomes", "late"),
+    "names, outcomes, late",
     [
         (("aborts", "hangs"), [UNBUILT, UNBUILT], "build(), or the first call, did not end"),
         pytest.param(

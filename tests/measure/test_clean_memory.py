@@ -142,7 +142,7 @@ def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker):
     assert worker.is_spoilt
 
 
-@pytest.mark.parametrize(("overran", "healthy"), [(True, True), (False, False), (False, True)])
+@pytest.mark.parametrize("overran, healthy", [(True, True), (False, False), (False, True)])
 def test_callable_that_may_have_spoilt_the_process_as_it_compiled_does(
     device, worker, tmp_path, monkeypatch, overran, healthy
 ):

@@ -68,7 +68,7 @@ class Work:
 
 
 @pytest.mark.parametrize(
-    ("full_mhz", "steps"),
+    "full_mhz, steps",
     [
         (None, [(0.0, [], False), (0.01, [None, None], False), (0.01, [None], True)]),
         (FULL_MHZ, [(0.03, [800, 900, 1000], False), (0.03, [995], False), (0.03, [1005], True)]),
@@ -324,7 +324,7 @@ def test_sample_ends_at_its_most_runs(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("moments_s", "run_s", "samples", "runs"),
+    "moments_s, run_s, samples, runs",
     [
         (itertools.count(0.0, 0.02), TICK_S, {}, 3),  # its runs take long
         (itertools.count(0.0, 0.001), TICK_S, {"samples": 1000}, 5),  # many samples are shorter

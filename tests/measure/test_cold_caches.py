@@ -65,7 +65,7 @@ def runs_noted(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("is_cpu", "cache_bytes"),
+    "is_cpu, cache_bytes",
     [(True, 1 << 20), (False, 1 << 27)],  # a GPU's is not believed to be small
 )
 def test_caches_are_emptied_before_runs(twice, monkeypatch, is_cpu, cache_bytes):

@@ -118,7 +118,7 @@ BROKEN = ImportError("libcurand.so.10: cannot open shared object file")
 
 
 @pytest.mark.parametrize(
-    ("named", "pycuda", "message"),
+    "named, pycuda, message",
     [
         ("", None, r"pip install -e '\.\[cuda\]'"),
         ("", BROKEN, "libcurand"),
@@ -167,7 +167,7 @@ def test_devices_are_listed_by_another_process(stub, monkeypatch):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    ("variable", "value", "message"),
+    "variable, value, message",
     [("DEVICES", "0", r"\(100\).*CUDA_VISIBLE"), ("FAIL", "cuInit@1:803", r"\(803\).*reboot")],
 )
 def test_driver_that_lists_no_device_is_reported(stub, monkeypatch, variable, value, message):

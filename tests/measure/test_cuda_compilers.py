@@ -271,7 +271,7 @@ def test_identity_names_release_build_architecture_and_flags_of_the_environment(
     assert Nvcc("sm_90", executable).identity == identity
 
 
-@pytest.mark.parametrize(("usual_s", "own_s"), [(1.0, None), (300.0, 1.0)])
+@pytest.mark.parametrize("usual_s, own_s", [(1.0, None), (300.0, 1.0)])
 def test_build_past_its_deadline_fails_and_leaves_no_process(bare, monkeypatch, usual_s, own_s):
     executable = fake_nvcc(bare, f"(sleep 300; :) & echo $! > {bare}/child; sleep 300")
     monkeypatch.setattr(nvcc, "COMPILE_TIMEOUT_S", usual_s)
@@ -290,7 +290,7 @@ kernel.cu(4): error: identifier "UNROLL" is undefined
 
 
 @pytest.mark.parametrize(
-    ("compiling", "message"),
+    "compiling, message",
     [
         ("exit 3", r"status 3\n"),
         ("echo text > kernel.cubin", "no cubin"),
@@ -353,7 +353,7 @@ def test_missing_library_says_what_to_install(monkeypatch, fault):
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    ("fault", "reason"),
+    "fault, reason",
     [
         (lambda *_: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL"),
         (lambda *_: os._exit(3), "status 3"),

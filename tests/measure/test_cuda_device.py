@@ -285,7 +285,7 @@ def test_package_that_calls_the_driver_is_noted_and_separates_no_measurements(st
     assert len(fingerprints) == 1
 
 
-@pytest.mark.parametrize(("driver", "is_older"), [("12040", True), ("13000", False)])
+@pytest.mark.parametrize("driver, is_older", [("12040", True), ("13000", False)])
 def test_binary_of_a_later_toolkit_names_the_cure(driver, is_older, device, stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_DRIVER", driver)
     later = replace(build(), compiler="nvcc 13.0.88 sm_90")
@@ -400,7 +400,7 @@ def test_empty_kernel_is_compiled_once_a_host_compiler(device, empty, stub, monk
 
 
 @pytest.mark.parametrize(
-    ("result", "rule", "message"),
+    "result, rule, message",
     [
         (BuildFailed("unsupported GNU version!"), "", r"NVCC_CCBIN .*\nunsupported GNU version"),
         (Binary(build(), b"x" * 64), "", r"image is invalid.* NVCC_APPEND_FLAGS"),

@@ -46,7 +46,7 @@ def machine(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("no_cuda", "devices", "chosen", "why"),
+    "no_cuda, devices, chosen, why",
     [
         (None, [AMD, CPU], ("cuda", "nvcc", H100), "CUDA comes first"),
         (NO_CUDA, [AMD, CPU], ("opencl", "opencl", AMD), NO_CUDA),
@@ -110,7 +110,7 @@ def several(machine):
 
 
 @pytest.mark.parametrize(
-    ("name", "device"),
+    "name, device",
     [
         ("1", EQUAL),
         ("GPU-ab", EQUAL),
@@ -144,7 +144,7 @@ def test_opencl_numbers_alone_count_within_the_only_platform(machine, several):
 
 
 @pytest.mark.parametrize(
-    ("names", "message"),
+    "names, message",
     [
         (["GPU-a"], r"2 devices; .*\n  0 .*GPU-aa\n  1 .*GPU-ab$"),
         (["H10O"], r"`H100`\? .*\n  0 .*H100, sm_90"),

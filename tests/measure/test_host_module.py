@@ -205,7 +205,7 @@ def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arch", "passed", "constants"),
+    "arch, passed, constants",
     [("sm_90", [("x",), ("x", "y")], ("most",)), (None, [("x", "most"), ("x", "y")], ())],
 )
 def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(

@@ -48,7 +48,7 @@ BAD_LINE = (FAULTS / "faults.cl").read_text().splitlines().index("    y[i] = und
 
 
 @pytest.mark.parametrize(
-    ("name", "outcome", "word"),
+    "name, outcome, word",
     [
         ("wrong_element", Outcome.WRONG_RESULT, "y[5]"),
         ("unwritten", Outcome.WRONG_RESULT, "y[7] was never written"),
@@ -81,7 +81,7 @@ def test_process_that_a_kernel_wrote_over_is_replaced(faults, local):
 
 
 @pytest.mark.parametrize(
-    ("n", "reason"),
+    "n, reason",
     [
         (1, r"faults.py:\d+: reference.*ArithmeticError"),
         (2, r"arguments.*MemoryError"),

@@ -53,7 +53,7 @@ def test_a_time_has_its_rates_and_the_fraction_of_the_peak(peaked):
     assert final.observed["peak_fraction"] == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(("default_s", "word"), [(4e-3, "(1.00 ms)"), (6e-4, "")])
+@pytest.mark.parametrize("default_s, word", [(4e-3, "(1.00 ms)"), (6e-4, "")])
 def test_a_time_below_the_floor_is_measured_again_unless_the_default_is_as_fast(
     peaked, default_s, word
 ):
@@ -71,7 +71,7 @@ def missing(*_):
 
 
 @pytest.mark.parametrize(
-    ("measuring", "why"),
+    "measuring, why",
     [(measure_peak, "peak is not there"), (missing, "PyOpenCL is not installed")],
 )
 def test_where_nothing_measures_the_peak_there_are_rates_alone(

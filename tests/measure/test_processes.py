@@ -208,7 +208,7 @@ def test_next_run_removes_what_a_killed_one_left_and_ends_its_programs(tmp_path,
     assert not mine.exists()
 
 
-@pytest.mark.parametrize(("is_set", "reason"), [(True, "no folder"), (False, "No such file")])
+@pytest.mark.parametrize("is_set, reason", [(True, "no folder"), (False, "No such file")])
 def test_folder_that_cannot_be_made_is_one_clear_error_and_not_replaced(
     tmp_path, monkeypatch, is_set, reason
 ):
@@ -242,7 +242,7 @@ def main():
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 @pytest.mark.parametrize(
-    ("work", "count"),
+    "work, count",
     [
         (f"end_programs_when_terminated(); {SLEEPS}", 2),
         ("sum(itertools.repeat(0))", 1),  # never back in Python, as a kernel that hangs

@@ -369,7 +369,7 @@ def test_failures_are_outcomes(measure):
 
 
 @pytest.mark.parametrize(
-    ("number", "times", "outcome"),
+    "number, times, outcome",
     [("KILL", 1, Outcome.OK), ("KILL", 9, Outcome.CRASHED), ("SEGV", 1, Outcome.CRASHED)],
 )
 def test_run_that_somebody_killed_is_repeated_once(measure, tmp_path, number, times, outcome):

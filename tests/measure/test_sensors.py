@@ -151,7 +151,7 @@ def test_spread_of_an_energy_is_that_of_the_power_in_five_parts(meter):
     assert found["energy_spread_j"] == pytest.approx(spread_w * 0.02, rel=1e-3)
 
 
-@pytest.mark.parametrize(("seconds", "is_known"), [(0.02, False), (0.05, True)])
+@pytest.mark.parametrize("seconds, is_known", [(0.02, False), (0.05, True)])
 def test_power_needs_more_than_five_updates(meter, seconds, is_known):
     found = measure_energy(lambda: meter.spend(0.03, 300), lambda: None, meter, seconds)
     assert found["launch_share"] == pytest.approx(1)

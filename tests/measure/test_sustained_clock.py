@@ -98,7 +98,7 @@ class Gpu:
 
 @pytest.mark.parametrize("is_readable", [True, False])
 @pytest.mark.parametrize(
-    ("clock", "least_s", "most_s"),
+    "clock, least_s, most_s",
     [
         (plateau(0.0), 1.0, 1.1),
         (plateau(0.1), 1.0, 1.4),
@@ -227,7 +227,7 @@ def spec_of(folder, measure):
 
 @pytest.mark.parametrize("device", [AMD, CPU, None])
 @pytest.mark.parametrize(
-    ("measure", "clock"),
+    "measure, clock",
     [("{}", BOOST), ("{clock: boost}", BOOST), ("{clock: sustained}", SUSTAINED)],
 )
 def test_the_space_names_the_clock(tmp_path, measure, clock, device):
@@ -297,7 +297,7 @@ class GpuBackend(DeviceBackend):
 
 @pytest.mark.usefixtures("kernels_here")
 @pytest.mark.parametrize(
-    ("clock", "boost_s", "line"),
+    "clock, boost_s, line",
     [
         (BOOST, 0.5, "times depend on the clock: 1.59x as long when sustained, on (n=5). If"),
         (BOOST, 0.0, "times do not depend on the clock: 1.00x as long when sustained, on (n=5)"),

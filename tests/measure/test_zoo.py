@@ -164,7 +164,7 @@ def test_what_an_earlier_launch_left_is_wrong_in_the_finals(final, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "share"), CLAIMS_LOST)
+@pytest.mark.parametrize("name, share", CLAIMS_LOST)
 def test_kernel_that_recognises_the_data_has_no_claim(final, name, share):
     # Other work hides slow first runs in one final of 24 on an idle machine.
     for _ in range(3):

@@ -95,7 +95,7 @@ def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path):
 
 
 @pytest.mark.parametrize(
-    ("time", "outcome", "word"),
+    "time, outcome, word",
     [
         ("InvalidConfig", Outcome.LAUNCH_FAILED, "InvalidConfig"),
         ("CompilationFailedConfig", Outcome.BUILD_FAILED, "CompilationFailedConfig"),
@@ -128,7 +128,7 @@ def test_cache_without_keys_takes_the_order_of_the_parameters(path):
 
 
 @pytest.mark.parametrize(
-    ("size", "problem"),
+    "size, problem",
     [
         (4096, {"problem_size": 4096}),
         ("callable", {"problem_size": "callable"}),
@@ -269,7 +269,7 @@ def test_time_that_is_missing_or_out_of_bounds_is_a_failure(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "fact"),
+    "row, fact",
     [
         ("64,16,row,fast,1,passed,", ":2: run 1 is 'fast'"),
         ("64,16,row,0,1,passed,", ":2: run 1 is '0'"),
@@ -283,7 +283,7 @@ def test_row_that_does_not_fit_says_where(tmp_path, row, fact):
 
 
 @pytest.mark.parametrize(
-    ("key", "change", "fact"),
+    "key, change, fact",
     [
         ("times:", "time:", "`times`"),
         ("[BX, KIND]", "[]", "yaml:2: parameters"),
@@ -351,7 +351,7 @@ def t4_with(**changes):
 
 
 @pytest.mark.parametrize(
-    ("data", "fact"),
+    "data, fact",
     [
         (cache_of(ONE, tune_params=3), "tune_params: must be a mapping"),
         (cache_of(ONE, tune_params={"BX": 3}), "tune_params: BX: must be a list"),
@@ -411,7 +411,7 @@ PACKED = gzip.compress(json.dumps(cache_of(ONE)).encode())
 
 
 @pytest.mark.parametrize(
-    ("packed", "fact"),
+    "packed, fact",
     [
         (PACKED[: len(PACKED) // 2], "damaged or cut short"),
         (b"\x1f\x8b" + b"damaged" * 10, "damaged"),

@@ -64,7 +64,7 @@ def test_columns_may_stand_in_any_order_with_others_between(path, spec):
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    "name, text",
     [
         ("BLOCK", "64.0"), ("BLOCK", " 64 "), ("BLOCK", "6.4e1"), ("UNROLL", "1.0"),
         ("CACHE", "False"), ("m", "64.0"), ("n", "4.096e3"),
@@ -126,7 +126,7 @@ def test_number_that_is_no_number_says_where(path, spec):
 
 
 @pytest.mark.parametrize(
-    ("changes", "fact"),
+    "changes, fact",
     [
         ({"m": "wide"}, ":2: m is 'wide'"),
         ({"BLOCK": 65}, ":2: BLOCK is '65', .*: 16, 32, 64, 128"),
@@ -151,7 +151,7 @@ HEADER = ",".join(CELLS)
 
 
 @pytest.mark.parametrize(
-    ("text", "fact"),
+    "text, fact",
     [
         ("", ": is empty"),
         ("{}", "results database or a CSV file"),
@@ -203,7 +203,7 @@ def test_recording_without_flags_has_no_compiler(path, flag_spec):
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    "flags, message",
     [
         ({"use_fast_math": "true", "cl_mad_enable": "true"},
          "nvcc and opencl"),

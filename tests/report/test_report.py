@@ -328,7 +328,7 @@ def _has_colours(png):
 # ---------- axes of pictures
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.95, 1.06), (0.16, 11), (1, 1.02), (1, 500)])
+@pytest.mark.parametrize("low, high", [(0.95, 1.06), (0.16, 11), (1, 1.02), (1, 500)])
 def test_ticks_of_logarithms_are_plain_numbers_and_several(low, high):
     svg = plots.gains({"n": TimeRatio((low * high) ** 0.5, low, high, 20)})
     ticks = [float(text) for text in re.findall(r">([\d.]+)</text>", svg)]

@@ -316,7 +316,7 @@ def other_version(place):
 
 
 @pytest.mark.parametrize(
-    ("make", "fact"),
+    "make, fact",
     [
         (text_file, "file is not a database"),
         (Path.mkdir, "is a folder"),

@@ -195,7 +195,7 @@ def database(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "fact"),
+    "change, fact",
     [
         ("seeds = '[[]]'", "runs 1: "),
         ("notes = '[]'", r"runs 1: notes is '\[\]'"),

@@ -213,7 +213,7 @@ def test_a_space_of_one_point_and_inputs_of_words_has_no_prior():
 # -------------------------------------------------------------------------------- runs
 
 
-@pytest.mark.parametrize(("seed", "digest"), [(0, "d81b5f225fa3c3bc"), (1, "eaea61d35d44472e")])
+@pytest.mark.parametrize("seed, digest", [(0, "d81b5f225fa3c3bc"), (1, "eaea61d35d44472e")])
 def test_auto_proposes_for_a_seed_the_same(seed, digest, tmp_path):
     """Two inputs, of which the second learns from the first. Where a change of the proposals is
     meant, `python -m benchmarks.search` says what it is worth."""

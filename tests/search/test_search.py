@@ -236,7 +236,7 @@ def test_a_note_that_a_search_has_ended_is_believed_only_with_its_tests(ended, s
 
 
 @pytest.mark.parametrize(
-    ("technique", "first", "then"),
+    "technique, first, then",
     [("AUCBanditMetaTechniqueA", 8, 16), ("AUCBanditMetaTechniqueA", 1, 7), ("auto", 8, 12)],
 )
 def test_a_larger_budget_goes_on_from_the_tests_that_were_made(

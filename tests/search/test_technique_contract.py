@@ -204,7 +204,7 @@ def test_configurations_are_legal_and_repeat_by_seed(searches, technique):
         assert first.requestors - {"seed", UNMEASURED}
 
 
-@pytest.mark.parametrize(("name", "times"), [("small", failing_s), ("apart", smooth_s)])
+@pytest.mark.parametrize("name, times", [("small", failing_s), ("apart", smooth_s)])
 def test_a_small_space_is_measured_whole_and_then_the_run_ends(searches, technique, name, times):
     space, ended = searches.space(name), searches.search(name, 1000, times)
     assert len(ended.configs) == len(set(ended.configs))

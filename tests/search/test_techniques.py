@@ -68,7 +68,7 @@ def climbed(spec, folder, measurer=None):
     return ran(spec, folder / "r.db", measurer, technique=["HillClimb"])
 
 
-@pytest.mark.parametrize(("text", "published"), [(TRANSPOSE, 3.0), (REDUCTION, 5.0)])
+@pytest.mark.parametrize("text, published", [(TRANSPOSE, 3.0), (REDUCTION, 5.0)])
 def test_hill_climbing_tests_as_many_configurations_an_input_as_published(
     text, published, tmp_path
 ):

@@ -36,7 +36,7 @@ NOISY = [1.0, 1.4] * 50
 
 
 @pytest.mark.parametrize(
-    ("sampling", "samples_s", "best_s", "stops"),
+    "sampling, samples_s, best_s, stops",
     [
         (Sampling(repeats=20), NOISY, None, (20, StopReason.REPEATS)),
         (Sampling(repeats=3, min_repeats=8), [1.0] * 9, None, (3, StopReason.REPEATS)),

@@ -88,7 +88,7 @@ def _fake_runs(monkeypatch, ends):
 
 
 @pytest.mark.parametrize(
-    ("ends", "by"),
+    "ends, by",
     [
         ([Ended(False, ["a"], ""), Ended(True, [], "")], "a"),
         ([Ended(False, ["a"], ""), Ended(False, ["a"], ""), Ended(True, [], "")], ""),

@@ -121,7 +121,7 @@ UNTRIED = SPACE.replace("fast: {cl-fast-relaxed-math: true}", "wide: {BLOCK: 64}
 
 
 @pytest.mark.parametrize(
-    ("space", "tests", "outcome", "first", "again"),
+    "space, tests, outcome, first, again",
     [
         (UNTRIED, 1, Outcome.TIMEOUT, 1, 0),  # the search did not come by it: it never worked
         (UNTRIED, 1, Outcome.BUILD_FAILED, 1, 0),
