@@ -117,7 +117,7 @@ def test_tune_says_that_the_space_asks_for_no_more(tmp_path, monkeypatch, capsys
     spec = make_spec(tmp_path, f"{SPACE}search: {{stop_at: 0.9}}\n")
     opened = {"one": RatedMeasurer(spec)}, "it is a formula"
     monkeypatch.setattr("harness.api.running.open_measurers", lambda *_: opened)
-    assert tune([str(spec.path), "--database", str(tmp_path / "r.db"), "--quiet"]) == 0
+    assert tune([spec.path, "--database", tmp_path / "r.db", "--quiet"]) == 0
     assert "reached 90 %" in " ".join(capsys.readouterr().out.split())
 
 

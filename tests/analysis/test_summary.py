@@ -53,7 +53,7 @@ def merged(tmp_path_factory):
         fill(folder, "product", FAST, 8),
         fill(folder, "sum", FAST, 8),
     ]
-    assert merge([str(folder / "all.db"), *map(str, parts)]) == 0
+    assert merge([folder / "all.db", *map(str, parts)]) == 0
     return str(folder / "all.db")
 
 
@@ -91,7 +91,7 @@ def test_plain_analysis_ends_with_the_tables_and_json_and_report_have_them(
     assert slow["speedups"]["-O2"]["value"] == pytest.approx(1.12 / 0.8)
     assert slow["speedups"]["-O2"]["is_faster"]
     page = tmp_path / "page.html"
-    assert report([merged, "-o", str(page)]) == 0
+    assert report([merged, "-o", page]) == 0
     text = page.read_text()
     titles = ("Programs and devices", "Speed-up over -O2", "Best configuration per input")
     places = [text.index(title) for title in titles]

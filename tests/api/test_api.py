@@ -148,7 +148,7 @@ def test_error_is_that_of_the_command(tmp_path):
 def test_a_space_is_checked_as_by_the_command(recorded, tmp_path, capsys):
     space, _ = recorded
     checked = harness.check(space, no_compile=True)
-    assert check_command([str(space), "--no-compile", "--json"]) == 0
+    assert check_command([space, "--no-compile", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["spaces"] == [checked.model_dump()]
     assert harness.check(harness.load_space(space), no_compile=True) == checked
     assert checked.is_ok

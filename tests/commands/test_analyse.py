@@ -42,7 +42,7 @@ def test_a_database_without_runs_says_so(tmp_path, capsys):
     path = tmp_path / "empty.db"
     with opened(make_spec(tmp_path), path, FormulaMeasurer()):
         pass
-    assert analyse([str(path)]) == 2
+    assert analyse([path]) == 2
     assert "no runs yet" in capsys.readouterr().err
 
 
@@ -54,7 +54,7 @@ def test_only_the_last_campaign_is_used_unless_asked(tmp_path, capsys):
     assert ", campaign " not in out
     out = printed_by(capsys, path, "--all-campaigns")
     assert re.findall(r"small on formula.*, campaign (\d) of kernel version", out) == ["2", "1"]
-    assert dispatch([path, "-o", str(tmp_path / "out")]) == 0
+    assert dispatch([path, "-o", tmp_path / "out"]) == 0
     assert "left out" not in capsys.readouterr().out
 
 
@@ -116,7 +116,7 @@ def test_a_dispatcher_is_of_the_file_that_was_tuned_last(tmp_path, capsys):
         kernel.write(" edited")
     renamed = (tmp_path / "space.yaml").rename(tmp_path / "renamed.yaml")
     ran(load_spec(renamed), Path(database), test_limit=6)
-    assert dispatch([database, "-o", str(tmp_path / "out")]) == 0
+    assert dispatch([database, "-o", tmp_path / "out"]) == 0
     last, before = read_results(database, all_campaigns=True)
     learnt_from = re.search(r"Learnt from .*; left out: .*", capsys.readouterr().out)
     used, left_out = learnt_from[0].split("; left out: ")

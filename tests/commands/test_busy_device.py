@@ -67,7 +67,7 @@ def not_installed(package):
 
 def test_a_default_that_cannot_be_run_is_not_called_wrong(monkeypatch, capsys):
     monkeypatch.setattr("harness.measure.python.backend.metadata.version", not_installed)
-    assert check([str(ROOT / "spaces" / "python" / "softmax.yaml"), "--run"]) == 2
+    assert check([ROOT / "spaces" / "python" / "softmax.yaml", "--run"]) == 2
     printed = capsys.readouterr().out
     assert "pip install numba" in printed
     assert "the default was not run in 1" in printed

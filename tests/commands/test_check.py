@@ -474,7 +474,7 @@ def test_what_the_module_of_a_callable_prints_is_no_json(tmp_path, capfd):
         text = text.replace("    fault, calls", "    print('build')\n    fault, calls")
         text = text.replace("    n = features", "    print('data')\n    n = features")
         (tmp_path / file.name).write_text(text)
-    assert main([str(tmp_path / "faults.yaml"), "--run", "--json"]) == 0
+    assert main([tmp_path / "faults.yaml", "--run", "--json"]) == 0
     printed = capfd.readouterr()
     assert json.loads(printed.out)["is_ok"]
     assert printed.err.count("data") > 1

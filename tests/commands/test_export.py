@@ -50,7 +50,7 @@ def measurements():
 
 def exported(database, format_, *options):
     path = database.with_name(f"out{ENDINGS[format_]}")
-    assert export([str(database), "--format", format_, "--output", str(path), *options]) == 0
+    assert export([database, "--format", format_, "--output", path, *options]) == 0
     return path
 
 
@@ -125,7 +125,7 @@ def test_values_keep_their_types(tmp_path, format_, values):
 def test_values_that_look_alike_in_csv_are_refused(tmp_path, capsys, values):
     record(tmp_path / "r.db", list(map(of_value, values)))
     path = tmp_path / "out.csv"
-    assert export([str(tmp_path / "r.db"), "--format", "csv", "--output", str(path)]) == 2
+    assert export([tmp_path / "r.db", "--format", "csv", "--output", path]) == 2
     assert "look alike in CSV; export with --format t4" in capsys.readouterr().err
     assert list(tmp_path.glob("out*")) == []
 
@@ -145,7 +145,7 @@ def test_t4_has_the_published_shape(tmp_path):
 def test_last_campaign_is_exported_beside_its_database(tmp_path, capsys):
     write(tmp_path / "r.db", make_ok(1), plan=make_plan(campaign=1))
     write(tmp_path / "r.db", make_ok(2), plan=make_plan(campaign=2))
-    assert export([str(tmp_path / "r.db")]) == 0
+    assert export([tmp_path / "r.db"]) == 0
     path = tmp_path / "mvmul.t4.json"
     assert capsys.readouterr().out.startswith(f"{path}: 1 measurements of mvmul on a device")
     ((given, config),) = read_recording(path).measurements
@@ -154,11 +154,11 @@ def test_last_campaign_is_exported_beside_its_database(tmp_path, capsys):
 
 def test_an_export_names_the_environments_it_leaves_out(tmp_path, capsys):
     write(tmp_path / "r.db", make_ok(1))
-    assert export([str(tmp_path / "r.db")]) == 0
+    assert export([tmp_path / "r.db"]) == 0
     assert "Left out" not in capsys.readouterr().out
     cold = dataclasses.replace(ENVIRONMENT, cache="cold")
     write(tmp_path / "r.db", make_ok(2), plan=make_plan(environment=cold))
-    assert export([str(tmp_path / "r.db")]) == 0
+    assert export([tmp_path / "r.db"]) == 0
     left_out = f"one environment: mvmul on {ENVIRONMENT}"
     assert capsys.readouterr().out.rstrip().endswith(left_out)
 

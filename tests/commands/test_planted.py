@@ -27,7 +27,7 @@ def tuned(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tuned")
     space, recording = write_recording(folder, REPLAYED_TWO)
     command = [str(recording), "--spec", str(space), "--test-limit", "4", "--quiet"]
-    assert replay([*command, "--database", str(folder / "results.db")]) == 0
+    assert replay([*command, "--database", folder / "results.db"]) == 0
     return command
 
 
@@ -60,13 +60,13 @@ def run_all(command, database):
     """Run every command that reads or writes databases; return their exit codes."""
     folder = database.parent
     return [
-        replay([*command, "--database", str(database)]),
-        analyse([str(database)]),
-        report([str(database), "-o", f"{folder}/page.html"]),
-        export([str(database), "--format", "csv", "--output", f"{folder}/out.csv"]),
-        dispatch([str(database), "-o", f"{folder}/dispatch", "--spec", command[0]]),
-        compare([str(database), str(database)]),
-        merge([f"{folder}/all.db", str(database)]),
+        replay([*command, "--database", database]),
+        analyse([database]),
+        report([database, "-o", f"{folder}/page.html"]),
+        export([database, "--format", "csv", "--output", f"{folder}/out.csv"]),
+        dispatch([database, "-o", f"{folder}/dispatch", "--spec", command[0]]),
+        compare([database, database]),
+        merge([f"{folder}/all.db", database]),
     ]
 
 
@@ -99,8 +99,8 @@ def test_pickles_in_other_opentuner_columns_are_never_run(tuned, database):
 def test_a_pickle_in_our_tables_is_never_run(tuned, database, table):
     planted = database.with_name("planted")
     plant(database, {table: columns_of(database)[table]}, planted)
-    assert export([str(database), "--output", str(database.with_name("out.json"))]) in (0, 2)
-    assert merge([str(database.with_name("all.db")), str(database)]) in (0, 2)
+    assert export([database, "--output", database.with_name("out.json")]) in (0, 2)
+    assert merge([database.with_name("all.db"), database]) in (0, 2)
     assert not planted.exists()
 
 
@@ -124,7 +124,7 @@ def test_escapes_in_names_are_shown_escaped(database, capsys):
 @pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere"])
 def test_a_name_that_is_a_path_names_no_file(database, capsys, name):
     tamper(database, f"UPDATE spaces SET name = '{name}'")
-    assert export([str(database)]) == 2
+    assert export([database]) == 2
     assert f"the space `{name}` gives no file its name; give --output" in capsys.readouterr().err
 
 

@@ -34,7 +34,7 @@ def tuned(folder, kernels_here, monkeypatch, capsys):
         devices = {"": measurer}, "a fake"
         monkeypatch.setattr("harness.api.running.open_measurers", lambda *_: devices)
         words = [str(folder / "fake.yaml"), "--test-limit", "2", "--database"]
-        assert tune([*words, str(folder / "r.db")]) == 0
+        assert tune([*words, folder / "r.db"]) == 0
         return " ".join(capsys.readouterr().out.split())
 
     return run
@@ -42,7 +42,7 @@ def tuned(folder, kernels_here, monkeypatch, capsys):
 
 def dispatched(folder, capsys):
     """Write a dispatcher; return the error, as one line, or an empty text."""
-    code = dispatch([str(folder / "r.db"), "-o", str(folder / "out")])
+    code = dispatch([folder / "r.db", "-o", folder / "out"])
     error = " ".join(capsys.readouterr().err.split())
     assert code == (2 if error else 0)
     return error
@@ -86,7 +86,7 @@ def reading(folder, *data):
 
 def analysed(folder, capsys):
     """Analyse the database; return what is printed, as one line."""
-    assert analyse([str(folder / "r.db")]) == 0
+    assert analyse([folder / "r.db"]) == 0
     return " ".join(capsys.readouterr().out.split())
 
 

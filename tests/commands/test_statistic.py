@@ -63,11 +63,11 @@ def test_the_statistic_decides_the_fastest_and_is_printed(tmp_path, capsys):
     ):
         results, _ = tune(tmp_path, database, more)
         assert best(results) == block
-        assert analyse([str(tmp_path / database)]) == 0
+        assert analyse([tmp_path / database]) == 0
         assert f"Times are {word}" in capsys.readouterr().out
-        assert analyse([str(tmp_path / database), "--summary"]) == 0
+        assert analyse([tmp_path / database, "--summary"]) == 0
         assert ("By means" in capsys.readouterr().out) == (word == "means")
-    assert analyse([str(tmp_path / "mean.db"), "--json"]) == 0
+    assert analyse([tmp_path / "mean.db", "--json"]) == 0
     assert '"statistic": "mean"' in capsys.readouterr().out
     # OpenTuner's record has the means too: the search went by them.
     recorded = query(tmp_path / "mean.db", "SELECT min(time) FROM result WHERE state = 'OK'")

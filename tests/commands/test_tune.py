@@ -263,14 +263,14 @@ def test_a_program_that_does_not_work_fails_and_its_page_says_why(tmp_path, caps
     space.write_text(BROKEN_PROGRAM)
     page.write_text("<!doctype html><!-- Written by harness 0 -->")
     words = [str(space), "--database", str(tmp_path / "r.db"), "--inputs", "n > 0"]
-    assert tune([*words, "--report", str(page)]) == 1
+    assert tune([*words, "--report", page]) == 1
     text = html.unescape(page.read_text())
     assert "Nothing was measured." in text
     assert "ended with exit status 5" in text
     assert f"harness tune {space} --database" in text
     assert "--inputs 'n > 0'" in text
     monkeypatch.setattr("harness.report.write_output", full)
-    assert tune([*words, "--report", str(page)]) == 1, "that it cannot be written is printed"
+    assert tune([*words, "--report", page]) == 1, "that it cannot be written is printed"
     assert f"error: {page} cannot be written" in capsys.readouterr().out
 
 

@@ -120,7 +120,7 @@ def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_reco
 def test_an_export_is_a_warm_start_of_every_input(form, end, measuring, tmp_path, tuned):
     tuned(*measuring, "--test-limit", "48", "-t", "UniformRandom")
     exported = str(tmp_path / f"exported.{end}")
-    assert export([str(tmp_path / "r.db"), "--format", form, "--output", exported]) == 0
+    assert export([tmp_path / "r.db", "--format", form, "--output", exported]) == 0
     again = ["--database", str(tmp_path / "again.db")]
     tuned(*measuring, *again, "--warm-start", exported)
     assert configs_of(again)[1] == BEST
@@ -232,7 +232,7 @@ def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
     other = tmp_path / "other.json"
     if content is not None:
         other.write_text(content)
-    assert replay([*measuring, "--warm-start", str(other)]) == 2
+    assert replay([*measuring, "--warm-start", other]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "r.db").exists()
 
@@ -256,7 +256,7 @@ def test_a_recording_of_no_use_is_one_error(cell, message, measuring, tmp_path, 
     cells = {"0": cell, "1": {**cell, names[-1]: 2}}
     changes = {"tune_params_keys": names, "tune_params": values, "cache": cells}
     other = write_cache(tmp_path / "other.json", **changes)
-    assert replay([*measuring, "--warm-start", str(other)]) == 2
+    assert replay([*measuring, "--warm-start", other]) == 2
     assert message in capsys.readouterr().err
     assert rows(measuring, "select count(*) from measurements") == [(0,)]
 
@@ -265,7 +265,7 @@ def test_a_recording_of_no_use_is_one_error(cell, message, measuring, tmp_path, 
 def test_a_technique_that_learns_from_no_recording_is_refused_one(
     options, measuring, cache, capsys
 ):
-    assert replay([*measuring, "--warm-start", str(cache), *options.split()]) == 2
+    assert replay([*measuring, "--warm-start", cache, *options.split()]) == 2
     assert "add --technique GaussianProcess" in capsys.readouterr().err
 
 

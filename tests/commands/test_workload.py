@@ -180,5 +180,5 @@ def inputs_of(database):
     ],
 )
 def test_options_of_a_workload_that_do_not_fit_are_one_error(recorded, words, message, capsys):
-    assert tune([str(recorded[0]), *words.split()]) == 2
+    assert tune([recorded[0], *words.split()]) == 2
     assert message in capsys.readouterr().err

@@ -214,7 +214,7 @@ def test_results_of_other_sources_than_the_space_has_now_are_refused(
     base, slower, tmp_path, capsys
 ):
     spec = make_spec(tmp_path, SPACE)
-    assert main([base, slower, "--spec", str(spec.path)]) == 2
+    assert main([base, slower, "--spec", spec.path]) == 2
     assert "no results of small" in capsys.readouterr().err
 
 

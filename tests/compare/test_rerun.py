@@ -139,7 +139,7 @@ def test_a_burden_that_begins_during_the_candidate_is_no_regression_of_a_rerun(
     folder, tmp_path, opens
 ):
     edited = tuned(tmp_path, "edited.db", seed=2, slower=SLOWER, function="edited")
-    assert main([str(folder / "base.db"), edited]) == 1
+    assert main([folder / "base.db", edited]) == 1
     for begins_s in (0.1, 0.4):
         both(opens, Machine(begins_s, burden=1.3))
         status, data = rerun(folder, tmp_path)
@@ -206,7 +206,7 @@ def test_analyse_says_what_the_database_of_a_rerun_holds(folder, tmp_path, opens
     both(opens, Machine())
     rerun(folder, tmp_path, "--occasions", "3")
     capsys.readouterr()
-    assert analyse([str(tmp_path / "rerun.db")]) == 0
+    assert analyse([tmp_path / "rerun.db"]) == 0
     assert "`harness compare --rerun`" in capsys.readouterr().out
 
 

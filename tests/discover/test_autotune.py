@@ -94,9 +94,9 @@ def test_what_autotune_does_around_a_launch_is_left_to_do(tmp_path):
 def test_the_command_writes_both_files_and_says_what_is_left(tmp_path, capsys):
     space, host = tmp_path / "s.yaml", tmp_path / "h.py"
     source = str(DATA / "triton_softmax.py")
-    assert discover(["--triton", source, "--output", str(space), "--host", str(host)]) == 0
+    assert discover(["--triton", source, "--output", space, "--host", host]) == 0
     assert re.search(r"h\.py, line \d+: FILL IN: the grid", capsys.readouterr().err)
-    assert check([str(space), "--no-compile"]) == 0
+    assert check([space, "--no-compile"]) == 0
     assert discover(["--triton", source]) == 0
     written = capsys.readouterr().out
     assert "triton_softmax_host.py}  # FILL IN: write it; --host FILE writes its" in written

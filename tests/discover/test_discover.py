@@ -160,7 +160,7 @@ def test_a_fault_names_its_lines_and_the_nearest_word(tmp_path):
 def test_all_faults_are_reported_and_nothing_is_written(tmp_path, capsys):
     source, output = tmp_path / "k.cu", tmp_path / "s.yaml"
     source.write_text("#pragma range 1\n#pragma eragne 1\n__global__ void f(int n) {}\n")
-    assert main([str(source), "--output", str(output), "--host", str(tmp_path / "h.py")]) == 2
+    assert main([source, "--output", output, "--host", tmp_path / "h.py"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert re.search(r"k.cu:1: (.|\n)*k.cu:2: (.|\n)*2 faults", printed.err)
@@ -528,7 +528,7 @@ def _discovered(folder, source, suffix="cl"):
     """Write the source, its space and its host module; return the last two."""
     place, space, host = (folder / f"k.{end}" for end in (suffix, "yaml", "py"))
     place.write_text(source)
-    assert main([str(place), "--output", str(space), "--host", str(host)]) == 0
+    assert main([place, "--output", space, "--host", host]) == 0
     return space, host
 
 

@@ -200,7 +200,7 @@ def test_a_missing_space_is_named_as_tuned(space, tmp_path, capsys, noted, advic
     spec = load_spec(space)
     one = dataclasses.replace(spec, path=Path(noted), inputs=spec.inputs[:1])
     database = fill(tmp_path / "r.db", one, dataclasses.replace(DEVICE, backend="opencl"))
-    assert dispatch([str(database), "-o", str(tmp_path / "out")]) == 2
+    assert dispatch([database, "-o", tmp_path / "out"]) == 2
     assert advice in said(capsys)
 
 
@@ -289,7 +289,7 @@ def test_the_verdict_is_weighted(database, space, calls, capsys):
 def test_the_report_shows_the_workload(database, calls, tmp_path, monkeypatch):
     monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
     page = tmp_path / "r.html"
-    assert report([str(database), "-o", str(page), "--weights", str(calls)]) == 0
+    assert report([database, "-o", page, "--weights", calls]) == 0
     text = page.read_text()
     for part in ("#workload-1", "5 of 5 inputs", "30.0%", "weighted by calls"):
         assert part in text

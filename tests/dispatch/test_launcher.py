@@ -211,7 +211,7 @@ def test_each_input_runs_its_chosen_program(tmp_path, here, capsys):
     spec = space_of(tmp_path, WORK, work_c=SOURCE)
     database = fill(tmp_path / "r.db", spec, backend_of(spec).environment(), by_tile)
     words = ["-o", str(tmp_path / "out"), "--choice", "tree", "--spec", str(spec.path)]
-    assert dispatch([str(database), *words]) == 0
+    assert dispatch([database, *words]) == 0
     assert f"python {tmp_path}/out/work N\n" in capsys.readouterr().out
     out = (tmp_path / "out").rename(tmp_path / "moved")
     program, other = sorted((out / "work" / "programs").iterdir())

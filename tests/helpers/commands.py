@@ -1,20 +1,29 @@
-"""The commands as functions of the words of a command line, which return their exit codes."""
+"""The commands as functions of the words of a command line, such as paths, which return their exit
+codes."""
 
-from functools import partial
+from harness.commands import run as commands
 
-from harness.commands.run import run
 
-analyse = partial(run, "analyse")
-check = partial(run, "check")
-compare = partial(run, "compare")
-devices = partial(run, "devices")
-discover = partial(run, "discover")
-dispatch = partial(run, "dispatch")
-export = partial(run, "export")
-merge = partial(run, "merge")
-recheck = partial(run, "recheck")
-replay = partial(run, "replay")
-report = partial(run, "report")
-schema = partial(run, "schema")
-stencil = partial(run, "stencil")
-tune = partial(run, "tune")
+def command(name):
+    """Return the command of this name."""
+
+    def run(words):
+        return commands.run(name, list(map(str, words)))
+
+    return run
+
+
+analyse = command("analyse")
+check = command("check")
+compare = command("compare")
+devices = command("devices")
+discover = command("discover")
+dispatch = command("dispatch")
+export = command("export")
+merge = command("merge")
+recheck = command("recheck")
+replay = command("replay")
+report = command("report")
+schema = command("schema")
+stencil = command("stencil")
+tune = command("tune")

@@ -32,7 +32,7 @@ QUICK = ("--inputs", "m * n == 48000", "--no-cross", "--no-reduce", "--repeats",
 def test_small_campaign_measures_every_configuration(nvidia, package, tmp_path, capfd):
     database = tmp_path / "results.db"
     options = ["--backend", "cuda", "--test-limit", "3", "--finalists", "2", "--json"]
-    assert tune([str(MVMUL), *QUICK, *options, "--database", str(database)]) == 0
+    assert tune([MVMUL, *QUICK, *options, "--database", database]) == 0
     printed = capfd.readouterr()
     assert "does not model" not in printed.err
     results = json.loads(printed.out)["results"]

@@ -708,7 +708,7 @@ def checked(here, c_spec, capsys):
         for old, new in changes:
             text = text.replace(old, new)
         c_spec.path.write_text(text + INPUTS)
-        assert check([str(c_spec.path), "--compile", "5", "--json"]) == status
+        assert check([c_spec.path, "--compile", "5", "--json"]) == status
         (found,) = json.loads(capsys.readouterr().out)["spaces"][0]["targets"]
         return found
 
@@ -721,7 +721,7 @@ def test_check_counts_the_builds_of_a_program_without_its_device(checked, c_spec
     found = checked(device, ("2, 3]", "2]"), status=0)
     counts = {"compiled": 3, "failed": 1, "machine_codes": 2, "is_default_ok": True}
     assert counts.items() <= found.items()
-    assert check([str(c_spec.path)]) == 2
+    assert check([c_spec.path]) == 2
     assert "no-such-smi" in capsys.readouterr().out
 
 

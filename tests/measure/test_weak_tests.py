@@ -124,6 +124,6 @@ def test_command_warns_of_a_weak_test_once_and_passes(tmp_path, capsys):
     (space := tmp_path / "weighted.yaml").write_text(SPACE)
     database = str(tmp_path / "r.db")
     options = ("--backend", "opencl", "--test-limit", "2", "--database", database)
-    assert tune([str(space), *options]) == 0
+    assert tune([space, *options]) == 0
     printed = " ".join("".join(capsys.readouterr()).split())
     assert printed.count("verify is weak on n=64: a kernel that does not read w") == 1

@@ -598,7 +598,7 @@ def test_exhausted_recording_has_reached_its_optimum_and_has_no_kernel_to_dispat
     # the first of the recording and the slowest.
     message = replay("--quiet", "--test-limit", "1", "--technique", "PureRandom")
     assert " 1.000" not in line_with(message, " 1 of 64")
-    assert dispatch([str(tmp_path / "r.db"), "-o", str(tmp_path / "out")]) == 2
+    assert dispatch([tmp_path / "r.db", "-o", tmp_path / "out"]) == 2
     assert "no kernel" in capsys.readouterr().err
 
 
@@ -618,16 +618,16 @@ def test_a_wrong_option_is_refused_before_a_recording_is_read(path, capsys):
         (["--inputs", "n <"], "--inputs: "),
         (["--warm-start", str(path), "-t", "PureRandom"], "--technique"),
     ):
-        assert replay_command([str(path), *option]) == 2
+        assert replay_command([path, *option]) == 2
         assert message in capsys.readouterr().err
-    assert replay_command([str(path)]) == 2
+    assert replay_command([path]) == 2
     assert "is not JSON" in capsys.readouterr().err
 
 
 def test_inputs_choose_among_those_recorded(tmp_path, capsys):
     read_rows(tmp_path, "64,16,row,1,1,passed,", "32,16,row,1,1,passed,", "32,8,row,2,1,passed,")
     command = [str(tmp_path / "recording.csv"), "--inputs", "n < 64", "--quiet"]
-    assert replay_command([*command, "--database", str(tmp_path / "r.db")]) == 0
+    assert replay_command([*command, "--database", tmp_path / "r.db"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith(" n=")]
     assert [row.split()[0] for row in rows] == ["n=32"]
 

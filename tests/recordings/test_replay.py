@@ -87,7 +87,7 @@ def test_feature_may_be_a_word(tmp_path, capsys):
         tmp_path, WORDS.replace("max: 64,", "max: 8,").replace("[row, column, block]", "[row]")
     )
     words = ["--spec", str(space), "--test-limit", "3", "--quiet", "--technique", "PureRandom"]
-    assert replay([str(recording), *words, "--database", str(tmp_path / "results.db")]) == 0
+    assert replay([recording, *words, "--database", tmp_path / "results.db"]) == 0
     output = capsys.readouterr().out
     assert "matrix=1e3" in output
     assert "matrix=dense" in output

@@ -231,7 +231,7 @@ def browser():
 def report(sized):
     (database,) = sized.databases
     path = Path(database).with_name("small.html")
-    assert main([database, "-o", str(path)]) == 0
+    assert main([database, "-o", path]) == 0
     return path
 
 
@@ -296,7 +296,7 @@ def test_long_names_fit_the_page_and_no_label_is_cut(tmp_path, browser):
     every = tuple(Config({"BLOCK": 16, **dict.fromkeys(names, number)}) for number in (1, 16))
     measurer, page = FormulaMeasurer(formula_s), tmp_path / "r.html"
     ran(make_spec(tmp_path, text), tmp_path / "r.db", measurer, seeds=every, test_limit=20)
-    assert main([str(tmp_path / "r.db"), "-o", str(page)]) == 0
+    assert main([tmp_path / "r.db", "-o", page]) == 0
     opened_page = browser.new_page(viewport={"width": 1280, "height": 800})
     opened_page.goto(page.as_uri())
     assert "ELEMENTS_PER_THREAD_G=16" in opened_page.locator("td").all_inner_texts()[1]

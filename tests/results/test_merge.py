@@ -261,7 +261,7 @@ def test_good_files_before_a_damaged_one_are_kept(out, one, two):
 
 def test_command_makes_nothing_of_unreadable_files(out, one, capsys):
     one.write_text("not a database, but long enough for one\n" * 50)
-    assert main([str(out), str(one)]) == 2
+    assert main([out, one]) == 2
     assert not out.exists()
     message = capsys.readouterr().err
     assert message == f"error: {one} is no results database: file is not a database\n"
@@ -271,24 +271,24 @@ def test_command_leaves_no_empty_database(out, one, two):
     write(one, make_ok(1))
     write(two, make_ok(2))
     tamper(two, "UPDATE result SET time = time / 100")
-    assert main([str(out), str(two)]) == 2
+    assert main([out, two]) == 2
     assert not list(out.parent.glob(f"{out.name}*"))
-    assert main([str(out), str(one), str(two)]) == 2
-    assert main([str(out), str(two)]) == 2
+    assert main([out, one, two]) == 2
+    assert main([out, two]) == 2
     assert measurements(out) == [make_ok(1)]
 
 
 def test_command_refuses_one_file_as_both(out, capsys, monkeypatch):
     write(out, make_ok(1))
     monkeypatch.chdir(out.parent)
-    assert main([str(out), f"sqlite:///{out.name}"]) == 2
+    assert main([out, f"sqlite:///{out.name}"]) == 2
     assert "is both OUT and an IN" in capsys.readouterr().err
 
 
 def test_command_waits_for_nobody(out, one, capsys):
     write(one, make_ok(1))
     with writing(str(out)):
-        assert main([str(out), str(one)]) == 2
+        assert main([out, one]) == 2
     assert "is being written by process" in capsys.readouterr().err
 
 

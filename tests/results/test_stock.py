@@ -53,7 +53,7 @@ def imported(tmp_path_factory):
 
 
 def imported_from(database, folder):
-    assert merge([str(folder / "all.db"), str(database)]) == 0
+    assert merge([folder / "all.db", database]) == 0
     return folder / "all.db"
 
 
@@ -91,7 +91,7 @@ def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported)
 
 
 def test_a_tree_is_learnt_from_several_sizes(imported, capsys):
-    assert analyse([str(imported)]) == 0
+    assert analyse([imported]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "results of OpenTuner alone (objective MinimizeTime)" in out
     assert "from a tree (Starchart)" in out
@@ -108,7 +108,7 @@ def test_merged_again_and_grown_it_is_there_once(tmp_path, database):
     before = f"DELETE FROM desired_result WHERE result_id = {last}"
     tamper(database, f"{before}; DELETE FROM result WHERE id = {last}; {ended}")
     for source in (database, STOCK, STOCK):
-        assert merge([str(out), str(source)]) == 0
+        assert merge([out, source]) == 0
     assert counts(out) == counts(STOCK)
     assert count(out, "measurements") == count(STOCK, "result")
     assert results(out).is_recorded
@@ -157,7 +157,7 @@ def refusal(database, change, capsys):
     """What `merge` says of a copy of OpenTuner's database that was changed."""
     shutil.copy(STOCK, database)
     tamper(database, change)
-    assert merge([str(database.with_name("all.db")), str(database)]) == 2
+    assert merge([database.with_name("all.db"), database]) == 2
     return capsys.readouterr().err
 
 
@@ -192,8 +192,8 @@ def test_what_opentuner_cannot_have_written_is_damage(database, capsys):
 
 def test_a_dispatcher_is_written_that_only_chooses(imported, tmp_path, capsys):
     out = tmp_path / "out"
-    assert dispatch([str(imported), "-o", str(out), "--choice", "tree"]) == 0
-    assert recheck([str(out)]) == 2
+    assert dispatch([imported, "-o", out, "--choice", "tree"]) == 0
+    assert recheck([out]) == 2
     assert "results of OpenTuner alone" in capsys.readouterr().err
     header = (out / "mmm_block.h").read_text()
     assert "const char *unroll_loops;" in header

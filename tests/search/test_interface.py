@@ -87,9 +87,9 @@ def test_a_program_in_opentuners_usual_form_tunes_and_is_analysed(
     final = json.loads(file.read_text())
     assert (final["space"], final["input"]) == ("formula", problem)
     (database,) = (tmp_path / "opentuner.db").iterdir()
-    assert merge([str(tmp_path / "all.db"), str(database)]) == 0
+    assert merge([tmp_path / "all.db", database]) == 0
     capsys.readouterr()
-    assert analyse([str(tmp_path / "all.db"), "--json"]) == 0
+    assert analyse([tmp_path / "all.db", "--json"]) == 0
     (analysis,) = json.loads(capsys.readouterr().out)["analyses"]
     (report,) = analysis["results"]["inputs"]
     assert report["input"] == problem

@@ -649,7 +649,7 @@ def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path):
 
 def test_check_lists_every_condition(tmp_path, capsys):
     text = FILE.replace("TILE == 4}", "TILE * 64 <= max_local_bytes}")
-    assert check([str(write_space(tmp_path, text)), "--no-compile"]) == 0
+    assert check([write_space(tmp_path, text), "--no-compile"]) == 0
     printed = capsys.readouterr().out
     assert "TILE matters when BLOCK > 16 and n > 100" in printed
     assert re.search("use_fast_math matters when TILE .* for max_local_bytes", printed)

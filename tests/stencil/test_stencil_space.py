@@ -56,7 +56,7 @@ def ring(tmp_path):
 def explored(stencil, folder, size, count, *more):
     """Explore a stencil into a new folder, and load its space."""
     command = ["explore", str(stencil), "--size", str(size), "--count", str(count), *more]
-    assert main([*command, "-o", str(folder)]) == 0
+    assert main([*command, "-o", folder]) == 0
     return load_spec(folder / f"{stencil.stem}.yaml")
 
 
@@ -72,13 +72,13 @@ def test_the_documented_stencil_is_explored_tuned_and_analysed(
     options = ["--backend", "opencl", "--test-limit", "4", "--repeats", "2", "--database", url]
     for folder, size, count in ((tmp_path / "new", 128, 12), (tmp_path / "smaller", 64, 3)):
         explored(documented, folder, size, count)
-        assert tune([str(folder / "smooth.yaml"), "--quiet", *options]) == 0
+        assert tune([folder / "smooth.yaml", "--quiet", *options]) == 0
         assert analyse([url]) == 0
         assert "smooth on " in capsys.readouterr().out
     # Another stencil begins with a predictor trained on all sizes of this one.
     folder = tmp_path / "ring"
     explored(ring, folder, 64, 9)
-    assert tune([str(folder / "ring.yaml"), *options, "--technique", "Predicted"]) == 0
+    assert tune([folder / "ring.yaml", *options, "--technique", "Predicted"]) == 0
     assert "ordered by a forest trained on 7 points of smooth;" in capsys.readouterr().out
     (results,) = read_results([url], space="ring")
     order = StencilPredictor(url, folder / "ring.yaml").order(results.campaign.environment)
@@ -167,7 +167,7 @@ def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path):
     spec = explored(path_of("srad1"), first, 32, 6, "--seed", "5")
     assert spec.title.startswith("srad1, 32 x 32, in ")
     (command,) = re.findall("# Written by python -m harness stencil (.*)", spec.path.read_text())
-    assert main([*shlex.split(command), "-o", str(again)]) == 0
+    assert main([*shlex.split(command), "-o", again]) == 0
     for path in first.rglob("*.*"):
         assert path.read_text() == (again / path.relative_to(first)).read_text()
 

@@ -43,7 +43,7 @@ def blocks(reports):
 def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path):
     spec = tuned(tmp_path).campaign.spec
     out, written = tmp_path / "out", ["--spec", str(spec.path), "--choice", "tree"]
-    assert dispatch([str(tmp_path / "r.db"), "-o", str(out), *written]) == 0
+    assert dispatch([tmp_path / "r.db", "-o", out, *written]) == 0
     document = json.loads((out / "small" / "small.json").read_text())
     chosen = [configuration["parameters"] for configuration in document["configurations"]]
     assert {config["BLOCK"] for config in chosen} == {32}
