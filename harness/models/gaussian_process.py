@@ -109,10 +109,13 @@ class Surrogate:
         squares += np.square(others).sum(axis=1)
         # In place: to allocate a large array takes as long as to compute it.
         apart: Singles = np.sqrt(np.maximum(squares, 0, out=squares), out=squares)
-        decay: Singles = np.negative(apart)
-        np.exp(decay, out=decay)
+        covariance: Singles = apart / np.float32(3)
+        covariance += 1
+        covariance *= apart
+        covariance += 1
+        decay: Singles = np.exp(np.negative(apart, out=apart), out=apart)
         decay *= np.float32(self.variance)
-        covariance: Singles = ((apart / np.float32(3) + 1) * apart + 1) * decay
+        covariance *= decay
         return covariance
 
     def _learn(self, points: Array, outputs: Array) -> None:
@@ -175,7 +178,9 @@ class Prediction:
         covariance = process.covariance(self._points, process.points)
         self.means = process.means_of(covariance)
         factor = process.factor.astype(np.float32)
-        self._explained, _ = scipy.linalg.lapack.strtrs(factor, covariance.T, lower=True)
+        self._explained, _ = scipy.linalg.lapack.strtrs(
+            factor, covariance.T, lower=True, overwrite_b=True
+        )
         explained = np.einsum("ij,ij->j", self._explained, self._explained)
         self._variances: Singles = process.variance - explained
 
