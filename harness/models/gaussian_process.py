@@ -183,6 +183,7 @@ class Prediction:
         )
         explained = np.einsum("ij,ij->j", self._explained, self._explained)
         self._variances: Singles = process.variance - explained
+        self._believed: list[Singles] = []  # rows of the factor, of points that were believed
 
     @property
     def deviations(self) -> Array:
@@ -196,10 +197,12 @@ class Prediction:
         anew.
         """
         covariance = self._process.covariance(self._points[[index]], self._points)
-        row: Singles = covariance - self._explained[:, [index]].T @ self._explained
+        row: Singles = covariance[0] - self._explained[:, index] @ self._explained
+        for earlier in self._believed:
+            row -= earlier[index] * earlier
         row /= np.sqrt(max(float(self._variances[index]), 0.0) + self._process.noise)
-        self._explained = np.vstack([self._explained, row])
-        self._variances -= np.square(row[0])
+        self._believed.append(row)
+        self._variances -= np.square(row)
 
     def improvements(self, shifts: Array, best: float) -> Array:
         """Compute how far below the best an output is expected to fall (Jones, Schonlau, Welch,
