@@ -65,10 +65,9 @@ class Surrogate:
         return float(np.exp(self.logs[-1])) + _JITTER
 
     def fit(self, points: Array, outputs: Array, learn: bool = True) -> None:
-        """Condition on standardised outputs, shape (points,); `learn` also fits length scales,
-        variance and noise, from their current values and to the first 128 points."""
+        """Condition on standardised outputs, shape (points,), and `learn` from them before."""
         if learn:
-            self._learn(points[:_LEARNT_FROM], outputs[:_LEARNT_FROM])
+            self.learn(points, outputs)
         self.points = self.scaled(points)
         self.factor = _factored(self._noisy(self.points))
         self._weights, _ = scipy.linalg.lapack.dpotrs(self.factor, outputs, lower=True)
@@ -118,11 +117,14 @@ class Surrogate:
         covariance *= decay
         return covariance
 
-    def _learn(self, points: Array, outputs: Array) -> None:
+    def learn(self, points: Array, outputs: Array) -> None:
+        """Fit length scales, variance and noise, from their current values and to the first 128
+        points."""
+        squares = self._squares(points[:_LEARNT_FROM])
         optimum = scipy.optimize.minimize(
             self._loss,
             self.logs,
-            args=(self._squares(points), outputs),
+            args=(squares, outputs[:_LEARNT_FROM]),
             jac=True,
             method="L-BFGS-B",
             bounds=self._bounds,
