@@ -65,10 +65,9 @@ class Surrogate:
         return float(np.exp(self.logs[-1])) + _JITTER
 
     def fit(self, points: Array, outputs: Array, learn: bool = True) -> None:
-        """Condition on standardised outputs, shape (points,); `learn` also fits length scales,
-        variance and noise, from their current values and to the first 128 points."""
+        """Condition on standardised outputs, shape (points,), and `learn` from them before."""
         if learn:
-            self._learn(points[:_LEARNT_FROM], outputs[:_LEARNT_FROM])
+            self.learn(points, outputs)
         self.points = self.scaled(points)
         self.factor = _factored(self._noisy(self.points))
         self._weights, _ = scipy.linalg.lapack.dpotrs(self.factor, outputs, lower=True)
@@ -109,17 +108,23 @@ class Surrogate:
         squares += np.square(others).sum(axis=1)
         # In place: to allocate a large array takes as long as to compute it.
         apart: Singles = np.sqrt(np.maximum(squares, 0, out=squares), out=squares)
-        decay: Singles = np.negative(apart)
-        np.exp(decay, out=decay)
+        covariance: Singles = apart / np.float32(3)
+        covariance += 1
+        covariance *= apart
+        covariance += 1
+        decay: Singles = np.exp(np.negative(apart, out=apart), out=apart)
         decay *= np.float32(self.variance)
-        covariance: Singles = ((apart / np.float32(3) + 1) * apart + 1) * decay
+        covariance *= decay
         return covariance
 
-    def _learn(self, points: Array, outputs: Array) -> None:
+    def learn(self, points: Array, outputs: Array) -> None:
+        """Fit length scales, variance and noise, from their current values and to the first 128
+        points."""
+        squares = self._squares(points[:_LEARNT_FROM])
         optimum = scipy.optimize.minimize(
             self._loss,
             self.logs,
-            args=(self._squares(points), outputs),
+            args=(squares, outputs[:_LEARNT_FROM]),
             jac=True,
             method="L-BFGS-B",
             bounds=self._bounds,
@@ -175,9 +180,12 @@ class Prediction:
         covariance = process.covariance(self._points, process.points)
         self.means = process.means_of(covariance)
         factor = process.factor.astype(np.float32)
-        self._explained, _ = scipy.linalg.lapack.strtrs(factor, covariance.T, lower=True)
+        self._explained, _ = scipy.linalg.lapack.strtrs(
+            factor, covariance.T, lower=True, overwrite_b=True
+        )
         explained = np.einsum("ij,ij->j", self._explained, self._explained)
         self._variances: Singles = process.variance - explained
+        self._believed: list[Singles] = []  # rows of the factor, of points that were believed
 
     @property
     def deviations(self) -> Array:
@@ -191,10 +199,12 @@ class Prediction:
         anew.
         """
         covariance = self._process.covariance(self._points[[index]], self._points)
-        row: Singles = covariance - self._explained[:, [index]].T @ self._explained
+        row: Singles = covariance[0] - self._explained[:, index] @ self._explained
+        for earlier in self._believed:
+            row -= earlier[index] * earlier
         row /= np.sqrt(max(float(self._variances[index]), 0.0) + self._process.noise)
-        self._explained = np.vstack([self._explained, row])
-        self._variances -= np.square(row[0])
+        self._believed.append(row)
+        self._variances -= np.square(row)
 
     def improvements(self, shifts: Array, best: float) -> Array:
         """Compute how far below the best an output is expected to fall (Jones, Schonlau, Welch,

@@ -83,6 +83,13 @@ def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_th
     assert fills[3:6] * 19 != fills[3:60], "they take no turns"
 
 
+def test_configuration_that_is_far_worse_is_run_once_on_each_fill():
+    device = bound_device(times_s=(1.0,) * 9)
+    job = dataclasses.replace(sampled(min_repeats=5), best_s=0.1)
+    assert measure_kernel(device, DATA, job).timing.count == len(FILLS) - 1
+    assert fills_of(device) == list(FILLS)
+
+
 def test_every_run_of_a_sample_and_of_a_round_begins_with_a_fill():
     device = bound_device()
     device.tick_s = 1e-4

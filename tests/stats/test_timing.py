@@ -47,6 +47,8 @@ NOISY = [1.0, 1.4] * 50
         (Sampling(repeats=10, precision=0.0), [2.0] * 9 + [2.1], None, (5, StopReason.PRECISE)),
         (Sampling(repeats=9, precision=0.0), [2.0] * 4 + [2.1] * 5, None, (9, StopReason.REPEATS)),
         (Sampling(), [2.1, 2.5, 2.2, 2.3], 1.0, (3, StopReason.WORSE)),
+        (Sampling(), [6.1, 6.2, 6.3], 1.0, (2, StopReason.WORSE)),
+        (Sampling(), [6.1, 5.9, 6.3], 1.0, (3, StopReason.WORSE)),
         # One fast sample keeps a configuration in, whichever it is.
         (Sampling(repeats=9), [9.0, 1.9] * 5, 1.0, (9, StopReason.REPEATS)),
         (Sampling(), [50.0] + [1.0] * 19, 1.0, (20, StopReason.REPEATS)),

@@ -197,7 +197,7 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
         self._relearn_at = self._memory.count * _RELEARN
         for which, model in enumerate(self._models):
             mean = _mean_of(which, sample, outputs)
-            model.fit(sample.points, outputs - mean(sample.expected), learn=True)
+            model.learn(sample.points, outputs - mean(sample.expected))
         evidence = [model.evidence for model in self._models]
         self._likelier = evidence.index(max(evidence))
 
