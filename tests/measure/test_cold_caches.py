@@ -18,8 +18,9 @@ from harness.measure.clocks import COMPARED
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.listed_device import ListedDevice
 from harness.measure.opencl.device import OpenClDevice
-from harness.measure.opencl.driver import DeviceName, OpenClCompiler, usable_devices
+from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.space_file import Spec
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
@@ -46,7 +47,7 @@ def spec_of(folder: Path, measure: str) -> Spec:
     ],
 )
 def test_gpus_are_cold_and_cpus_warm(
-    tmp_path: Path, measure: str, device: DeviceName | None, cache: str
+    tmp_path: Path, measure: str, device: ListedDevice | None, cache: str
 ) -> None:
     assert with_cache(spec_of(tmp_path, measure), backend_of(device)).cache == cache
 

@@ -17,11 +17,13 @@ from harness.measure.bound import why_unlaunchable
 from harness.measure.cuda import gpus as cuda
 from harness.measure.cuda import probe
 from harness.measure.cuda.cubin import packed_arguments
-from harness.measure.cuda.gpus import CudaGpu, driver_version, first_usable, list_gpus, load_driver
+from harness.measure.cuda.gpus import driver_version, first_usable, list_gpus, load_driver
 from harness.measure.cuda.occupancy import multiprocessor, observe_occupancy, occupancy
 from harness.measure.devices import choose_one
+from harness.measure.listed_device import ListedDevice
 from harness.measure.opencl import driver as opencl
 from tests.helpers.compilers import needs_nvcc
+from tests.helpers.listed_devices import CPU, EQUAL, H100
 
 LIMITS = DeviceLimits(
     max_group_size=1024,
@@ -71,8 +73,8 @@ def test_each_argument_lies_at_a_multiple_of_its_own_size():
 # ------------------------------------------------------------------------- what is missing here
 
 
-def gpu(arch: str) -> CudaGpu:
-    return CudaGpu(0, "a GPU", "GPU-aa", "0000:1B:00.0", arch, 80 << 30)
+def gpu(arch: str) -> ListedDevice:
+    return replace(H100, name="a GPU", arch=arch)
 
 
 @pytest.fixture
@@ -86,13 +88,12 @@ def all_there(monkeypatch):
 
 @needs_nvcc
 def test_device_unknown_to_the_toolkit_falls_back_to_opencl(all_there, monkeypatch):
-    pocl = opencl.DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
     monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu("sm_20"),))
     monkeypatch.setattr("harness.measure.devices.first_usable", first_usable)
     with pytest.raises(BackendUnavailable, match=r"not compile for sm_20: .* CUDACXX to its nvcc"):
         choose_one("cuda")
-    monkeypatch.setattr(opencl, "usable_devices", lambda: [pocl])
-    assert choose_one("auto").device is pocl
+    monkeypatch.setattr(opencl, "usable_devices", lambda: [CPU])
+    assert choose_one("auto").device is CPU
 
 
 @needs_nvcc
@@ -177,8 +178,8 @@ def test_devices_are_listed_by_another_process(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
     uuids = ("GPU-abababab-abab-abab-abab-ababababab00", "GPU-cdcdcdcd-cdcd-cdcd-cdcd-cdcdcdcdcd01")
     assert list_gpus() == (
-        CudaGpu(0, "NVIDIA H100", uuids[0], "0000:1B:00.0", "sm_90", 80 << 30),
-        CudaGpu(1, "NVIDIA T4", uuids[1], "0000:1C:00.0", "sm_75", 80 << 30),
+        replace(H100, uuid=uuids[0]),
+        replace(EQUAL, name="NVIDIA T4", uuid=uuids[1], arch="sm_75"),
     )
     assert list_gpus()[0].arch == "sm_90"
 

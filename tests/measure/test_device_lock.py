@@ -15,16 +15,16 @@ import pytest
 
 from harness.checking.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
-from harness.measure.cuda.gpus import CudaGpu
+from harness.core.program import PYTHON
 from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.opencl.driver import DeviceName
+from harness.measure.listed_device import OPENCL, ListedDevice
 from harness.measure.process.locks import locked
 from harness.space_file import load_spec
 from tests.helpers.listed_devices import CPU, EQUAL, H100
 
 ROOT = Path(__file__).parents[2]
-SAME = DeviceName("NVIDIA CUDA", 0, "NVIDIA H100", is_gpu=True, bus_id="0000:1B:00.0")
+SAME = ListedDevice(OPENCL, 0, "NVIDIA H100", is_gpu=True, bus_id="0000:1B:00.0")
 HOLDER = """
 import sys
 from harness.measure.process.locks import locked
@@ -35,7 +35,7 @@ with locked(CPU.identity, str(CPU)):
 """
 
 
-def lock(device: CudaGpu | DeviceName) -> AbstractContextManager[None]:
+def lock(device: ListedDevice) -> AbstractContextManager[None]:
     """The lock of a device."""
     return locked(device.identity, str(device))
 
@@ -65,7 +65,7 @@ def test_second_process_learns_who_measures_until_that_is_killed(locks: Path) ->
     assert f"process {process.pid} (" in message
     assert "tune ...; since 20" in message
     assert "secret" not in message
-    assert "cpu, 0 compute units" in message
+    assert "cpu, 2 compute units" in message
     assert "harness devices` lists them" in message
     with lock(CPU):
         pass
@@ -145,3 +145,11 @@ def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl: Backend) 
         ended = run_default(spec, "opencl", (), spec.inputs)
     assert "this process already measures on this dev" in ended.why_not_run
     assert list((Path(os.environ["HARNESS_CACHE_DIR"]) / "locks").iterdir()) == []
+
+
+def test_runtimes_and_callables_on_the_cpu_share_its_lock() -> None:
+    runtime = replace(CPU, platform="another runtime", platform_number=1)
+    callables = replace(CPU, interface=PYTHON, platform="")
+    for other in (runtime, callables):
+        with lock(CPU), pytest.raises(DeviceBusy):
+            lock(other).__enter__()
