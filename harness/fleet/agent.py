@@ -29,7 +29,7 @@ from harness.fleet.bundle import Bundle
 from harness.measure.choose import fitted_backend, open_measurer
 from harness.measure.devices import ALL, AUTO, Backend, choose_devices
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.process.locks import locked
+from harness.measure.process.device_lock import locked
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec

@@ -15,7 +15,7 @@ from harness.measure.cuda.gpus import NVCC, NVRTC, require_cooperative, why_unus
 from harness.measure.devices import Backend, choose_devices, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.measurer import Measurer
-from harness.measure.process.locks import locked
+from harness.measure.process.device_lock import locked
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.python.backend import python_backend
 from harness.measure.python.measurer import CallableMeasurer

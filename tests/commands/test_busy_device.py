@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.measure.devices import Backend
-from harness.measure.process.locks import locked
+from harness.measure.process.device_lock import locked
 from tests.helpers.commands import check, tune
 
 ROOT = Path(__file__).parents[2]

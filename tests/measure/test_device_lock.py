@@ -19,7 +19,7 @@ from harness.core.program import PYTHON
 from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.listed_device import OPENCL, ListedDevice
-from harness.measure.process.locks import locked
+from harness.measure.process.device_lock import locked
 from harness.space_file import load_spec
 from tests.helpers.listed_devices import CPU, EQUAL, H100
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 SAME = ListedDevice(OPENCL, 0, "NVIDIA H100", is_gpu=True, bus_id="0000:1B:00.0")
 HOLDER = """
 import sys
-from harness.measure.process.locks import locked
+from harness.measure.process.device_lock import locked
 from tests.helpers.listed_devices import CPU
 with locked(CPU.identity, str(CPU)):
     print("held", flush=True)
@@ -111,7 +111,7 @@ def test_unwritable_folder_is_refused(locks: Path, monkeypatch: pytest.MonkeyPat
     def refuse(*_: object, **more: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("harness.measure.process.locks.locked_file", refuse)
+    monkeypatch.setattr("harness.measure.process.device_lock.locked_file", refuse)
     with pytest.raises(UsageError, match=r"Read-only.*HARNESS_CACHE_DIR"):
         lock(CPU).__enter__()
 

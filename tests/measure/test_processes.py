@@ -24,7 +24,7 @@ from harness.core.errors import BuildFailed, UsageError
 from harness.core.program import Binary, Program
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.process.child import Child, ChildLost, ForkLost, run_forked
-from harness.measure.process.locks import run_folder
+from harness.measure.process.run_folder import run_folder
 from tests.helpers.child_worker import Worker, end_once, raise_unreadable, refuse
 from tests.helpers.fake_kernels import measure_kernels_here
 from tests.helpers.planted import SOON_S, descendants, is_running, until
@@ -193,7 +193,7 @@ def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch: pytest.Mo
 
 OWNER = """
 import sys
-from harness.measure.process.locks import run_folder
+from harness.measure.process.run_folder import run_folder
 sys.setrecursionlimit(200)  # deeper folders take seconds
 print(run_folder(), flush=True)
 input()
@@ -233,12 +233,6 @@ def test_next_run_removes_folders(tmp_path: Path) -> None:
         left = {path.name for path in tmp_path.iterdir()}
         assert left == {"link", mine.name, "harness-run-0-begins"}
     assert not mine.exists()
-
-
-def test_next_run_ends_what_one_left(tmp_path: Path) -> None:
-    (inside := abandoned(tmp_path) / "program").mkdir()
-    with subprocess.Popen(["sleep", "60"], cwd=inside) as program, owner_in(tmp_path):
-        assert program.wait(SOON_S) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from typing import IO, TypeVar
 from harness.core.errors import UsageError
 from harness.core.machine import end_with_parent, libc
 from harness.core.text import signal_name
-from harness.measure.process.locks import no_room, run_folder
+from harness.measure.process.run_folder import no_room, run_folder
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from harness.core.modules import ImportsApart
 from harness.core.observations import UNTIMED
 from harness.core.records import Environment, Measurement, Outcome
 from harness.measure.process.child import is_from_outside
-from harness.measure.process.locks import require_room
+from harness.measure.process.run_folder import require_room
 from harness.measure.programs.building import (
     CommandBackend,
     home_advice,
