@@ -20,7 +20,7 @@ import pytest
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.kernel_name import plain_name, reference_lines
 from harness.core.program import Binary, Launch, Program
-from harness.measure.builds import sections
+from harness.measure.builds.elf import sections
 from harness.measure.builds.queue import digests
 from harness.measure.cuda import binary, cubin, nvcc, nvrtc
 from harness.measure.cuda.binary import parse_resources, readable_log

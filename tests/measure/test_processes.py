@@ -23,7 +23,7 @@ import pytest
 from harness.core.errors import BuildFailed, UsageError
 from harness.core.program import Binary, Program
 from harness.measure.builds.queue import BuildQueue
-from harness.measure.process.child import Child, ChildLost, ForkLost, run_forked
+from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.run_folder import run_folder
 from tests.helpers.child_worker import Worker, end_once, raise_unreadable, refuse
 from tests.helpers.fake_kernels import measure_kernels_here
@@ -290,54 +290,3 @@ def test_killed_parent_leaves_nothing_behind(tmp_path: Path, work: str, count: i
         os.kill(pid, signal.SIGKILL)
     assert ended
     assert any(f.name.startswith(f"harness-run-{parent.pid}-") for f in tmp_path.iterdir())
-
-
-# --------------------------------------------------------------------------- copies of this process
-
-
-def test_result_of_any_size_comes_back() -> None:
-    content = os.urandom(3 << 20)
-    assert run_forked(lambda: content, 60.0) == content
-
-
-def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    fork, forked = os.fork, list[int]()
-
-    def noting() -> int:
-        forked.append(fork())
-        return forked[-1]
-
-    monkeypatch.setattr(os, "fork", noting)
-    number = signal.SIGRTMIN + 5  # it has no name
-    for function, arguments, message in (
-        (bytes, ("no", "such", "encoding"), "ended with status 1"),
-        (time.sleep, (300,), r"did not finish within 0\.1 s and was killed"),
-        (signal.raise_signal, (number,), rf"crashed \(signal {number}\)"),
-    ):
-        is_late = function is time.sleep
-        with pytest.raises(ForkLost, match=message) as lost:
-            run_forked(partial(function, *arguments), 0.1 if is_late else 60.0)
-        assert lost.value.is_late is is_late
-        with pytest.raises(ChildProcessError):
-            os.waitpid(forked[-1], os.WNOHANG)
-
-
-def test_result_comes_back_where_ended_children_are_not_kept() -> None:
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    try:
-        assert run_forked(lambda: b"result", 60.0) == b"result"
-        with pytest.raises(ForkLost, match="ended without a result"):
-            run_forked(lambda: os._exit(1), 60.0)
-    finally:
-        signal.signal(signal.SIGCHLD, before)
-
-
-def test_no_process_left_is_an_error_and_no_pipe_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fork() -> int:
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(os, "fork", fork)
-    before = os.listdir("/proc/self/fd")
-    with pytest.raises(UsageError, match="cannot be started: Resource temporarily unavailable"):
-        run_forked(lambda: b"", 60.0)
-    assert len(os.listdir("/proc/self/fd")) == len(before)

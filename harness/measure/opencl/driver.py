@@ -19,7 +19,7 @@ from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.files import cache_folder
 from harness.core.program import Binary, Program
 from harness.core.records import Build
-from harness.measure.builds import require_obeyed
+from harness.measure.builds.messages import require_obeyed
 from harness.measure.listed_device import OPENCL, ListedDevice
 from harness.measure.opencl.pocl_cpu import name_processor
 from harness.source.inlining import inlined
