@@ -26,7 +26,7 @@ from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, Sp
 from harness.core.machine import processor, usable_cores
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
 from harness.fleet.bundle import Bundle
-from harness.measure.choose import fitted_backend, open_measurer
+from harness.measure.choose import fitted_backend, open_kernels, open_measurer
 from harness.measure.devices import ALL, AUTO, Backend, choose_devices
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.process.device_lock import locked
@@ -230,7 +230,7 @@ class Agent:
                 measurer = callable_
         else:
             equal = next(iter(self._measurers.values()), None)
-            measurer = KernelMeasurer(
+            measurer = open_kernels(
                 self._spec,
                 fitted_backend(self._spec, device.backend),
                 equal=equal if isinstance(equal, KernelMeasurer) else None,

@@ -13,6 +13,7 @@ import pytest
 
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input
+from harness.measure.choose import open_kernels
 from harness.measure.kernels.data import KernelData, KernelJob
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
@@ -61,7 +62,7 @@ def opening_fakes(folder: Path, spec: Spec) -> Iterator[OpenFake]:
         def measurer(spec: Spec = spec, **traits: Any) -> tuple[KernelMeasurer, Space]:
             named = {"language": "opencl", "compiler": "opencl", "journal": folder / "journal"}
             kind = DeviceBackend if "opened" in traits else FakeBackend
-            local = KernelMeasurer(spec, kind(why="a fake", **{**named, **traits}))
+            local = open_kernels(spec, kind(why="a fake", **{**named, **traits}))
             opened.callback(local.close)
             return local, ConstrainedSpace.of(spec, FOUR, local.limits, local.compiler)
 

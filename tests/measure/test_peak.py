@@ -11,10 +11,9 @@ import pytest
 
 from harness.core.errors import BackendUnavailable
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.choose import open_measurer
+from harness.measure import choose
+from harness.measure.choose import open_kernels, open_measurer
 from harness.measure.devices import choose_one
-from harness.measure.kernels import measurer as measurers
-from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.peak import measure_peak
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
@@ -35,7 +34,7 @@ def peaked(
     """Opens a measurer of a fake device with this peak, on which launches take these times."""
 
     def opened(*times_s: float, peak: dict[str, float] = PEAK) -> Any:
-        monkeypatch.setattr(measurers, "measure_peak", lambda *_: peak)
+        monkeypatch.setattr(choose, "measure_peak", lambda *_: peak)
         spec = write_fake(tmp_path, space=FAKE_SPACE + WORK)
         return fake_here(spec, opened=bound_device(times_s=times_s))
 
@@ -84,7 +83,7 @@ def test_data_in_a_cache_are_no_reason_to_measure_again(peaked: Any) -> None:
 def test_a_device_that_does_not_run_the_peaks_kernel_has_rates_alone(
     fake_here: OpenFake, tmp_path: Path, own_cache: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measurers, "measure_peak", measure_peak)
+    monkeypatch.setattr(choose, "measure_peak", measure_peak)
     measurer, space = fake_here(write_fake(tmp_path, space=FAKE_SPACE + WORK))
     found = measurer.measure(space, FOUR, space.default, None)
     assert found.outcome is Outcome.OK
@@ -117,13 +116,13 @@ def test_pocls_peak_is_measured_once_and_kept(
     tmp_path: Path, own_cache: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyopencl")
-    monkeypatch.setattr(measurers, "measure_peak", measure_peak)
+    monkeypatch.setattr(choose, "measure_peak", measure_peak)
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")  # which tests set: no optimisation
     backend = choose_one("opencl")
     kernel = "kernel void twice(global const double *x, global double *y) {\n"
     kernel += "    y[get_global_id(0)] = 2 * x[get_global_id(0)] + 0 * V;\n}\n"
     spec = write_fake(tmp_path, kernel, FAKE_SPACE + WORK)
-    with contextlib.closing(KernelMeasurer(spec, backend)) as local:
+    with contextlib.closing(open_kernels(spec, backend)) as local:
         space = ConstrainedSpace.of(spec, FOUR, local.limits, local.compiler)
         found = local.measure(space, FOUR, space.default, None)
         assert found.outcome is Outcome.OK, found.message
@@ -131,8 +130,8 @@ def test_pocls_peak_is_measured_once_and_kept(
         assert 0.1 < peaks[0] < 1e4
         assert 0.1 < peaks[1] < 1e5
         assert not any("peak" in notice for notice in local.notices)
-    monkeypatch.delattr(measurers, "measure_peak")
-    with contextlib.closing(KernelMeasurer(spec, backend)) as local:
+    monkeypatch.delattr(choose, "measure_peak")
+    with contextlib.closing(open_kernels(spec, backend)) as local:
         again = local.measure(space, FOUR, space.default, None)
         assert again.observed["peak_gb_per_s"] == peaks[0]
 
@@ -152,7 +151,7 @@ def test_a_python_callable_has_the_peak_of_opencl_on_its_cpu(
     own_cache: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyopencl")
-    monkeypatch.setattr(measurers, "measure_peak", measure_peak)
+    monkeypatch.setattr(choose, "measure_peak", measure_peak)
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")
     found, notices = measured_callable()
     assert found.outcome is Outcome.OK, found.message
@@ -167,7 +166,7 @@ def test_a_python_callable_has_rates_alone_where_nothing_measures_the_peak(
     def missing(*_: object) -> None:
         raise BackendUnavailable("PyOpenCL is not installed")
 
-    monkeypatch.setattr(measurers, "measure_peak", missing)
+    monkeypatch.setattr(choose, "measure_peak", missing)
     found, notices = measured_callable()
     assert found.observed["gb_per_s"] == pytest.approx(1600e-9 / found.time_s)
     assert "peak_gb_per_s" not in found.observed

@@ -11,16 +11,9 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 
-from harness.core.cache import Cache, content_key
-from harness.core.errors import (
-    BackendUnavailable,
-    BuildFailed,
-    ExpressionError,
-    HostModuleError,
-    LaunchFailed,
-)
+from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
 from harness.core.machine import spare_cores, usable_cores
 from harness.core.observations import OUTPUT_BITS, UNCLAIMED
 from harness.core.program import Binary, Launch, Program
@@ -32,7 +25,7 @@ from harness.measure.energy import DEADLINE, ENERGY_S
 from harness.measure.flags import fitted_to_backend
 from harness.measure.kernels.data import KernelJob, Twin
 from harness.measure.kernels.device_process import DeviceClient, DeviceWorker, Together
-from harness.measure.kernels.peak import Amounts, floor_s, measure_peak, rates
+from harness.measure.kernels.peak import Amounts, floor_s, rates
 from harness.measure.measurer import LocalMeasurer
 from harness.measure.nvml import energy_notices
 from harness.measure.process.child import ChildLost
@@ -108,6 +101,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             builds_disturb=disturb,
             defaults=_GPU_DEFAULTS if backend.is_gpu else {},
         )
+        self.peak: Amounts = {}
+        """What the device does at most; nothing where that is not known."""
         self._is_tried = False
         self._tolerance = Tolerance(spec.verify.rtol, spec.verify.atol)
         self._looked_s: dict[Input, float] = {}  # how long weak tests were looked for
@@ -156,22 +151,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         measured = replace(measured, data_sha256=self._device.digests.get(measured.input))
         if measured.timing is None or self._spec.work is None:
             return measured
-        made = rates(self._spec.work.of(measured.input), self._peak, measured.time_s)
+        made = rates(self._spec.work.of(measured.input), self.peak, measured.time_s)
         return replace(measured, observed={**measured.observed, **made})
-
-    @cached_property
-    def _peak(self) -> Amounts:
-        """What the device does at most, measured once and kept; nothing where that fails."""
-        opened, is_gpu = self._opened_for_peak, self._backend.is_gpu
-        key = content_key("peak", self.environment.fingerprint)
-        try:
-            return Cache.of_user().recall(key, lambda: measure_peak(opened, is_gpu))
-        except (BackendUnavailable, HostModuleError, LaunchFailed) as error:
-            self.notices += (f"The device's peak is not known: {error}.",)
-            return {}
-
-    def _opened_for_peak(self, spec: Spec) -> KernelMeasurer:
-        return KernelMeasurer(spec, self._backend, self, equal=self)
 
     def _look_for_weak_tests(self, problem: Input) -> None:
         """Note what verification would let pass on an input, each weakness once."""
@@ -345,7 +326,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         if (job.input, job.config) in self._believed:
             return None
         default_s, work = self._times.get((job.input, default)), self._spec.work
-        work_s = 0.0 if work is None else floor_s(work.of(job.input), self._peak)
+        work_s = 0.0 if work is None else floor_s(work.of(job.input), self.peak)
         return why_too_good(measured.time_s, default_s, self._floor_s, work_s)
 
     def _measured_again(self, space: Space, job: KernelJob, reason: str) -> Measurement:
