@@ -182,7 +182,6 @@ def _run(
     illegal = space.why_illegal(config)
     if illegal is not None:
         return replace(run, failure=("illegal", illegal))
-    earlier = len(measurer.notices)
     try:
         ended = measurer.measure(space, problem, config, None)
     except HostModuleError as error:
@@ -191,4 +190,6 @@ def _run(
         return replace(run, failure=("host module", reason))
     if ended.timing is None:
         return replace(run, failure=(str(ended.outcome), ended.message))
-    return replace(run, time=format_time(ended.time_s), warnings=measurer.notices[earlier:])
+    weaknesses = measurer.weak_tests(problem)
+    warnings = [f"verify is weak on {problem}: {text}." for text in weaknesses]
+    return replace(run, time=format_time(ended.time_s), warnings=warnings)

@@ -241,9 +241,8 @@ class Agent:
 
     def measure(
         self, uuid: str, announced: _Announced, method: str, problem: Input, *args: object
-    ) -> tuple[Any, tuple[str, ...]]:
-        """Call `measure` or `measure_interleaved` of a measurer, on an input; return what it
-        returns, and its notices."""
+    ) -> Any:
+        """Call `measure` or `measure_interleaved` of a measurer, on an input."""
         measurer = self._measurers[uuid]
         recalled, expected = announced
         for earlier in recalled:
@@ -252,7 +251,7 @@ class Agent:
         if expected:
             # What is built differs by input only where nothing is built in advance.
             measurer.expect(space, expected)
-        return getattr(measurer, method)(space, problem, *args), tuple(measurer.notices)
+        return getattr(measurer, method)(space, problem, *args)
 
     def ask(self, uuid: str, question: str, *args: object) -> Any:
         """Call another method of a measurer, which answers without measuring."""

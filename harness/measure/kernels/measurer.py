@@ -105,7 +105,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         """What the device does at most; nothing where that is not known."""
         self._is_tried = False
         self._tolerance = Tolerance(spec.verify.rtol, spec.verify.atol)
-        self._looked_s: dict[Input, float] = {}  # how long weak tests were looked for
+        self._looked_s = 0.0  # how long weak tests were looked for
+        self._weak: list[str] = []
         self._floor_s = FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S
         self._times: dict[tuple[Input, Config], float] = {}
         self._believed: set[tuple[Input, Config]] = set()  # of times that are too good, otherwise
@@ -142,8 +143,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         if not self._is_tried and not self._backend.is_gpu and measured.outcome in _BROKEN:
             self._device.require_working()
         self._is_tried = True
-        if measured.outcome is Outcome.OK:
-            self._look_for_weak_tests(problem)
         return measured
 
     def _completed(self, measured: Measurement) -> Measurement:
@@ -154,20 +153,23 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         made = rates(self._spec.work.of(measured.input), self.peak, measured.time_s)
         return replace(measured, observed={**measured.observed, **made})
 
-    def _look_for_weak_tests(self, problem: Input) -> None:
-        """Note what verification would let pass on an input, each weakness once."""
-        looked_s = sum(self._looked_s.values())
-        if problem in self._looked_s or looked_s > _WEAK_TESTS_S:
-            return
-        began_s, method, weaknesses = time.perf_counter(), DeviceWorker.weak_tests, list[str]()
+    def weak_tests(self, problem: Input) -> list[str]:
+        if self._looked_s > _WEAK_TESTS_S:
+            return []
+        began_s = time.perf_counter()
+        weaknesses: list[str] = []
         with suppress(ChildLost, LaunchFailed, HostModuleError):
             weaknesses = self._device.run(
-                problem, method, problem, self._tolerance, timeout_s=_WEAK_TIMEOUT_S
+                problem,
+                DeviceWorker.weak_tests,
+                problem,
+                self._tolerance,
+                timeout_s=_WEAK_TIMEOUT_S,
             )
-        self._looked_s[problem] = time.perf_counter() - began_s
-        for text in weaknesses:
-            if not any(notice.endswith(f": {text}.") for notice in self.notices):
-                self.notices += (f"verify is weak on {problem}: {text}.",)
+        self._looked_s += time.perf_counter() - began_s
+        new = [text for text in weaknesses if text not in self._weak]
+        self._weak += new
+        return new
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""
