@@ -41,7 +41,7 @@ from multiprocessing.connection import Connection
 parent = Connection(int(sys.argv[1]))
 sys.path[:] = parent.recv()
 from harness.measure.process.child import serve
-serve(parent)
+serve(parent, int(sys.argv[2]))
 """
 
 
@@ -192,7 +192,7 @@ def _start(make_worker: Callable[[], object]) -> _Process:
         with theirs:
             stderr = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed at its end)
             popen = subprocess.Popen(
-                [sys.executable, "-c", _CODE, str(theirs.fileno())],
+                [sys.executable, "-c", _CODE, str(theirs.fileno()), str(os.getpid())],
                 env={**os.environ, "TMPDIR": str(folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what a kernel prints is no result, which may be JSON
@@ -210,12 +210,14 @@ def _start(make_worker: Callable[[], object]) -> _Process:
     return _Process(popen, connection, stderr)
 
 
-def serve(parent: Connection) -> None:
+def serve(parent: Connection, parent_id: int) -> None:
     """Make the worker, and answer calls until the parent closes its end."""
     os.set_inheritable(parent.fileno(), False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the parent handles
     if sys.platform == "linux":
         end_with_parent()
+        if os.getppid() != parent_id:
+            os._exit(0)  # it ended before
         # When memory runs out, Linux should end a worker, not the run.
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")
