@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
+from benchmarks.frame import busy
 from benchmarks.suite import ROOT, affordable, is_of_suite
 from harness.core.records import Input, Measurement, Outcome
 from harness.measure.choose import open_kernels
@@ -43,7 +43,7 @@ def collect(path: Path, most: int, load: int) -> Counter[str]:
     specs = (load_spec(file) for file in sorted((ROOT / "spaces").glob("*.yaml")))
     suite, backend = [spec for spec in specs if is_of_suite(spec)], choose_one("opencl")
     inputs: dict[str, Sequence[Input]] = {}
-    with _busy(load):
+    with busy(load):
         while totals(path)["final"] < most:
             count = len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
             spec = suite[count // _FINALS % len(suite)]
@@ -111,15 +111,3 @@ def _is_faster(found: Measurement, default: Measurement) -> bool:
     if found.timing is None or default.timing is None:
         return False
     return time_ratio(default.timing, found.timing).is_faster
-
-
-@contextmanager
-def _busy(count: int) -> Iterator[None]:
-    """Let so many processes compute."""
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()

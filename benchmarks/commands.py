@@ -29,13 +29,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.frame import Figures, benchmark, option, show
-from benchmarks.overhead import Device, FormulaTimes, write_space
+from benchmarks.overhead import SEARCH_ALONE, Device, FormulaTimes, run_campaign, write_space
 from harness.core.errors import HarnessError
 from harness.core.records import Environment
-from harness.display.progress import Display
-from harness.results import Store, writing
-from harness.search import SearchOptions
-from harness.tuning import Campaign, CampaignPlan
 
 ROOT = Path(__file__).parent.parent
 SPACE = ROOT / "spaces" / "mvmul.yaml"
@@ -106,12 +102,8 @@ def large(args: argparse.Namespace, folder: Path) -> dict[str, list[Cost]]:
 def write(folder: Path, tests: int) -> None:
     """Tune so many tests of each input on a simulated device, or continue that."""
     spec = write_space(folder, INPUTS)
-    environment = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
-    options = SearchOptions(("UniformRandom",), tests, 0, "", 1, counts_all=True)
-    with writing(str(folder / "large.db")) as engine, Store(engine) as store:
-        number = store.choose_campaign(spec, environment, fresh=False)
-        plan = CampaignPlan(spec, options, number, cross=False, ablate=False, finalists=1)
-        Campaign(plan, Device(FormulaTimes(), environment), store, Display()).run()
+    device = Device(FormulaTimes(), Environment("opencl", "a device", "", "1.0", "a compiler"))
+    run_campaign(spec, f"{folder}/large.db", device, "UniformRandom", tests, **SEARCH_ALONE)
 
 
 @benchmark(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -92,11 +93,10 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
     """Return the figures of the last line.
 
     Geometric means are over cases, each by the geometric mean of its inputs; `dispatcher_p99` is
-    over the inputs of all cases together. A case beats the static one if its mean is below;
-    `clearly` if the whole interval is. `fit_s` is the processor time to fit the dispatchers of all
-    data sets. `shortlists` has the best that each lists, the share of inputs on which the choice is
-    unsure, and there the cost of trying: by how many calls of the best candidate a call of each
-    listed takes longer than as many of the best.
+    over the inputs of all cases together. A case beats the static one if the whole interval of the
+    ratio is below 1. `shortlists` has the best that each lists, the share of inputs on which the
+    choice is unsure, and there the cost of trying: by how many calls of the best candidate a call
+    of each listed takes longer than as many of the best.
     """
     cases = [(r, case, judged) for r in results for case, judged in r.cases().items()]
     ours = [judged[result.dispatcher] for result, _, judged in cases]
@@ -104,18 +104,14 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
     logs = np.concatenate([judged.logs for judged in ours])
     return {
         "cases": len(cases),
-        "cases_beating_static_share": _share([gain.ratio.value < 1 for gain in gains]),
-        "cases_clearly_beating_static_share": _share([gain.is_better for gain in gains]),
-        "dispatcher_geomean": round(_over_cases(ours), 4),
+        "cases_beating_static_share": fmean(gain.is_better for gain in gains),
+        "dispatcher_geomean": _over_cases(ours),
         "dispatcher_p99": _tail(logs),
-        "static_geomean": round(_over_cases([judged[STATIC] for _, _, judged in cases]), 4),
-        "fit_s": round(sum(result.fit_s[result.dispatcher] for result in results), 2),
         "geomeans": {
-            name: round(_over_cases([judged[name] for _, _, judged in cases]), 4)
+            name: _over_cases([judged[name] for _, _, judged in cases])
             for name in results[0].slowdowns
         },
         "shortlists": {name: _of_shortlist(results, name) for name in results[0].tries},
-        "dispatchers": {result.data.name: result.dispatcher for result in results},
     }
 
 
@@ -126,7 +122,7 @@ def _of_shortlist(results: Sequence[Result], name: str) -> dict[str, float]:
     excess = np.concatenate([one.excess_calls for one in tries])
     cases = [judged[name] for result in results for judged in result.cases().values()]
     return {
-        "geomean": round(_over_cases(cases), 4),
+        "geomean": _over_cases(cases),
         "p99": _tail(np.concatenate([one.logs for one in found])),
         "unsure_share": round(float(unsure.mean()), 4),
         "excess_calls_median": round(float(np.median(excess[unsure])), 3),
@@ -139,9 +135,5 @@ def _tail(logs: Array) -> float:
     return round(math.exp(float(np.percentile(logs, 99, method="inverted_cdf"))), 4)
 
 
-def _share(flags: Sequence[bool]) -> float:
-    return round(sum(flags) / len(flags), 4)
-
-
 def _over_cases(judged: Sequence[Slowdowns]) -> float:
-    return math.exp(float(np.mean([one.logs.mean() for one in judged])))
+    return round(math.exp(float(np.mean([one.logs.mean() for one in judged]))), 4)

@@ -17,16 +17,13 @@ Each program runs three times in a folder of its own:
 The first result is the first time of a configuration on the terminal. CPU seconds are of the
 program and its processes; other work on the machine changes them less than wall seconds. Kernel
 Tuner's process gets the same cure for PoCL on new processors as harness's own
-(harness/measure/opencl/pocl_cpu.py). Lines are those that hold code; the kernel, which both
-share, is not counted. It takes some five minutes on two idle cores, and half an hour on busy
-ones. The last line is one JSON object.
+(harness/measure/opencl/pocl_cpu.py). It takes some five minutes on two idle cores, and half an hour
+on busy ones. The last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import io
 import os
 import pty
 import re
@@ -36,13 +33,10 @@ import subprocess
 import sys
 import tempfile
 import time
-import tokenize
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.frame import Figures, benchmark, option, show
-from harness.core.errors import HarnessError, UsageError
+from harness.core.errors import HarnessError
 from harness.measure.opencl.pocl_cpu import name_processor
 
 PROGRAMS = Path(__file__).parent / "spmv"
@@ -51,36 +45,17 @@ KEPT = {"cold": (), "warm": ("builds",), "again": ("builds", "results")}
 """What of an earlier run each run finds."""
 
 _TIME = re.compile(r"\d ?(ns|us|ms)\b")
-_NOT_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+"""The time of a configuration on the terminal."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """The seconds of a run, and those until its first result."""
-
-    first_s: float
-    total_s: float
-    cpu_s: float
-
-
-def code_lines(source: str) -> int:
-    """Count the lines with code: not blank, no comment, no docstring of the module."""
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    code = [t for t in tokens if t.type not in _NOT_CODE and t.string]
-    if code and code[0].type == tokenize.STRING:
-        del code[0]
-    return len({line for t in code for line in range(t.start[0], t.end[0] + 1)})
-
-
-def shows_time(text: str) -> bool:
-    """Say whether a text of the terminal has the time of a configuration."""
-    return _TIME.search(text) is not None
+Seconds = dict[str, float]
+"""Those of a run until its first result and in all, and those of the CPU."""
 
 
 # ------------------------------------------------------------------------- one run
 
 
-def measure(program: str, folder: Path) -> Run:
+def measure(program: str, folder: Path) -> Seconds:
     """Run a program in a terminal of its own; raises HarnessError where it fails."""
     own, its = pty.openpty()
     environment = os.environ | {
@@ -99,7 +74,7 @@ def measure(program: str, folder: Path) -> Run:
     text, first_s = "", None
     while data := _read(own):
         text += data.decode(errors="replace")
-        if first_s is None and shows_time(text):
+        if first_s is None and _TIME.search(text):
             first_s = time.perf_counter() - begin
     os.close(own)
     status, total_s, after = process.wait(), time.perf_counter() - begin, os.times()
@@ -108,7 +83,7 @@ def measure(program: str, folder: Path) -> Run:
     spent_s = (after.children_user + after.children_system) - (
         before.children_user + before.children_system
     )
-    return Run(first_s, total_s, spent_s)
+    return {"first_s": first_s, "total_s": total_s, "cpu_s": spent_s}
 
 
 def _read(terminal: int) -> bytes:
@@ -138,7 +113,7 @@ def _name_processors() -> None:
 # -------------------------------------------------------------------- side by side
 
 
-def _runs(tuner: str, folder: Path) -> dict[str, Run]:
+def _runs(tuner: str, folder: Path) -> dict[str, Seconds]:
     """Run a tuner's program with each set of caches."""
     found = {}
     for state, kept in KEPT.items():
@@ -152,7 +127,7 @@ def _runs(tuner: str, folder: Path) -> dict[str, Run]:
 
 
 @benchmark(
-    option("--only", [*TUNERS], "measure these tuners", choices=[*TUNERS], nargs="+"),
+    option("--only", [*TUNERS], "measure these tuners", choices=TUNERS, nargs="+"),
     option("--program", what="used by the benchmark itself"),
 )
 def main(args: argparse.Namespace) -> Figures | None:
@@ -160,19 +135,13 @@ def main(args: argparse.Namespace) -> Figures | None:
     if args.program:
         _run_program(args.program)
         return None
-    if "Kernel Tuner" in args.only and importlib.util.find_spec("kernel_tuner") is None:
-        raise UsageError(
-            "Kernel Tuner is not installed: pip install -e '.[bench]', or --only harness"
-        )
-    figures: dict[str, dict[str, Any]] = {}
+    figures: dict[str, dict[str, Seconds]] = {}
     rows = []
     for tuner in args.only:
-        lines = code_lines((PROGRAMS / TUNERS[tuner]).read_text())
         with tempfile.TemporaryDirectory(prefix="first_hour_") as folder:
-            runs = {state: asdict(run) for state, run in _runs(tuner, Path(folder)).items()}
-        figures[tuner] = {"lines": lines, **runs}
-        rows += [(tuner, lines, state, *run.values()) for state, run in runs.items()]
-    show(("tuner", "lines of code", "caches", "first, s", "total, s", "CPU, s"), rows)
+            figures[tuner] = runs = _runs(tuner, Path(folder))
+        rows += [(tuner, state, *run.values()) for state, run in runs.items()]
+    show(("tuner", "caches", "first, s", "total, s", "CPU, s"), rows)
     return figures
 
 

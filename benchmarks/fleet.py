@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.frame import Figures, benchmark, count, option, show
-from benchmarks.overhead import write_space
+from benchmarks.overhead import SEARCH_ALONE, run_campaign, write_space
 from harness import __version__
 from harness.core.records import (
     COLD,
@@ -49,11 +49,8 @@ from harness.fleet.cluster import load_distributed
 from harness.fleet.measurers import FleetRequest, open_fleet
 from harness.measure.devices import Backend
 from harness.measure.trial.occasions import ONE_OCCASION, split_rounds
-from harness.results import Store, writing
-from harness.search import SearchOptions, resolve_techniques
 from harness.space import Space
 from harness.space_file import Spec
-from harness.tuning import Campaign, CampaignPlan
 from harness.tuning.devices import DevicePool
 
 BUILD_S, MEASURE_S = 1.0, 0.2
@@ -164,27 +161,21 @@ def serve(devices: int) -> None:
     """Run a scheduler and workers with these devices until standard input ends."""
     vars(agent).update(Agent=SleepingAgent, offer=_offer)  # which drivers call by their names
     distributed = load_distributed()
+    size = min(PER_WORKER, devices)
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(
             distributed.LocalCluster(
-                n_workers=0, processes=False, host="127.0.0.1", protocol="tcp://", **_NO_DASHBOARD
+                n_workers=devices // size,
+                threads_per_worker=1,
+                processes=False,
+                host="127.0.0.1",
+                protocol="tcp://",
+                dashboard_address="127.0.0.1:0",
+                resources={"devices": size},
             )
         )
-        sizes = [min(PER_WORKER, devices - n) for n in range(0, devices, PER_WORKER)]
-        specs = {
-            f"node{number}": {
-                "cls": distributed.Worker,
-                "options": {"nthreads": 1, "resources": {"devices": size}, "dashboard": False},
-            }
-            for number, size in enumerate(sizes)
-        }
-        cluster.worker_spec.update(specs)
-        cluster.sync(cluster._correct_state)
         print(cluster.scheduler_address, flush=True)
         sys.stdin.read()
-
-
-_NO_DASHBOARD: dict[str, Any] = {"dashboard_address": "127.0.0.1:0"}
 
 
 @contextlib.contextmanager
@@ -206,10 +197,6 @@ class Clock(Display):
     def __init__(self) -> None:
         self.tests_s: list[tuple[float, float]] = []
 
-    def on(self, device: str) -> Clock:
-        """Return this display."""
-        return self
-
     def test(self, progress: object) -> None:
         """Note the time, and the driver's CPU time."""
         self.tests_s.append((time.perf_counter(), time.process_time()))
@@ -217,16 +204,13 @@ class Clock(Display):
 
 def rates(spec: Spec, database: str, address: str, devices: int) -> tuple[float, float]:
     """Search all inputs; return the tests a second, and the driver's CPU seconds for each."""
-    options = SearchOptions(resolve_techniques(["UniformRandom"]), TESTS, 0, "fleet", 4)
     clock = Clock()
     request = FleetRequest(address, (), devices, False, database, print)
-    with open_fleet(spec, request) as fleet, writing(database) as engine:
-        measurer = DevicePool(fleet.measurers)
-        assert len(measurer.left) == devices, f"{len(measurer.left)} devices joined"
-        with contextlib.closing(measurer), Store(engine) as store:
-            number = store.choose_campaign(spec, measurer.left[0].environment, fresh=False)
-            plan = CampaignPlan(spec, options, number, cross=False, ablate=False, finalists=1)
-            Campaign(plan, measurer, store, clock).run()
+    with open_fleet(spec, request) as fleet:
+        pool = DevicePool(fleet.measurers)
+        assert len(pool.left) == devices, f"{len(pool.left)} devices joined"
+        with contextlib.closing(pool):
+            run_campaign(spec, database, pool, "UniformRandom", TESTS, clock, **SEARCH_ALONE)
     (began_s, began_cpu_s), (ended_s, ended_cpu_s) = clock.tests_s[0], clock.tests_s[-1]
     tests = len(clock.tests_s) - 1
     assert tests >= devices * INPUTS * TESTS - 1, f"only {tests} tests"

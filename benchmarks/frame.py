@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -67,16 +68,6 @@ RECORDINGS = (
     option("file", nargs="+", type=Path, metavar="FILE", what="a recording"),
     option("--mapping", what="of the columns of CSV recordings", type=Path, metavar="FILE"),
 )
-
-
-def kernels(spaces: Path) -> tuple[Option, ...]:
-    """Make --backend and --kernel, which names space files of a folder; `names` are all of them."""
-    names = sorted(path.stem for path in spaces.glob("*.yaml"))
-    return (
-        option("--backend", "auto", "auto, cuda or opencl"),
-        option("--kernel", [], "only this; may be repeated", action="append", choices=names),
-        lambda parser: parser.set_defaults(names=names),
-    )
 
 
 def output(folder: str) -> Option:
@@ -155,6 +146,22 @@ def _cell(value: Any) -> str:
     if isinstance(value, Estimate):
         return value.text(".4g")
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@contextlib.contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Let so many processes compute."""
+    command = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            process.stdout.readline()  # it has begun
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def _run(_worker: object, run: Callable[[Job], Result], job: Job) -> Result:

@@ -19,36 +19,32 @@ the default, and up to 6.4 times slower with the best configuration of another i
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
 import statistics
 import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from benchmarks.frame import Figures, benchmark, kernels, option, show
+from benchmarks.frame import Figures, benchmark, option, show
+from benchmarks.kernels import kernels, measured
 from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.choose import with_cache
-from harness.measure.devices import choose_one
+from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.models.gadapt import judge
 from harness.search.techniques import steps_up
 from harness.space import ConstrainedSpace, Space
-from harness.space_file import Spec, load_spec
+from harness.space_file import Spec
 from harness.stats import Estimate
 from harness.stats.samples import SampleStatistics, within_noise
 
-SPACES = Path(__file__).resolve().parents[1] / "spaces" / "gadapt"
 CHOICE_SEEDS, JUDGE_SEEDS = (2,), (4,)  # of two sets of data each
 
 
@@ -64,33 +60,6 @@ class Times:
     test_s: Array
 
 
-@dataclass(frozen=True)
-class ProgramFigures:
-    """A line of the table: `accuracy` is the share of inputs for which the model chose the best
-    configuration or a tie, `exact` without ties, `frequent` what always choosing the most frequent
-    label gives, `training_s` the seconds of the hill-climbing `tests`, builds included, and of the
-    learning, `fraction` the geometric mean of the share of the best performance, `speedup` that of
-    the choice over the default, with the least and the largest of an input, `cross` the largest
-    ratio of an input's time with the best of another input to that with its own, `spread` the
-    largest ratio of the worst to the best of an input, `best` the number of inputs of which each
-    configuration is the label."""
-
-    kernel: str
-    inputs: int
-    inputs_of_space: int
-    configurations: int
-    tests: int
-    training_s: float
-    accuracy: float
-    exact: float
-    frequent: float
-    fraction: float
-    speedup: Estimate
-    cross: float
-    spread: float
-    best: Mapping[str, int]
-
-
 def climbing_tests(space: Space, times_s: Mapping[Config, float]) -> int:
     """Count the tests of G-ADAPT's hill climbing on an input whose times are known."""
     here = space.decode([0] * len(space.parameters))
@@ -103,8 +72,16 @@ def climbing_tests(space: Space, times_s: Mapping[Config, float]) -> int:
 
 def figures_of(
     spec: Spec, spaces: Mapping[Input, Space], configs: Sequence[Config], times: Times
-) -> ProgramFigures:
-    """Compute a line from the times of all configurations on the inputs that were measured."""
+) -> dict[str, Any]:
+    """Compute a line from the times of all configurations on the inputs that were measured:
+    `accuracy` is the share of inputs for which the model chose the best configuration or a tie,
+    `exact` without ties, `frequent` what always choosing the most frequent label gives,
+    `training_s` the seconds of the hill-climbing `tests`, builds included, and of the learning,
+    `fraction` the geometric mean of the share of the best performance, `speedup` that of the choice
+    over the default, with the least and the largest of an input, `cross` the largest ratio of an
+    input's time with the best of another input to that with its own, `spread` the largest ratio of
+    the worst to the best of an input, `best` the number of inputs of which each configuration is
+    the label."""
     inputs = list(spaces)
     features = pd.DataFrame([dict(problem) for problem in inputs])
     candidates = pd.DataFrame([dict(config) for config in configs])
@@ -130,45 +107,39 @@ def figures_of(
         climbing_tests(space, dict(zip(configs, row, strict=True)))
         for space, row in zip(spaces.values(), times.chosen_s.tolist(), strict=True)
     ]
-    return ProgramFigures(
-        kernel=spec.name.removeprefix("gadapt_"),
-        inputs=len(inputs),
-        inputs_of_space=len(spec.inputs),
-        configurations=len(configs),
-        tests=sum(tests),
-        training_s=float(np.dot(tests, times.test_s)) + learning_s,
-        accuracy=with_ties.accuracy,
-        exact=exact.accuracy,
-        frequent=max(labels.values()) / len(inputs),
-        fraction=statistics.geometric_mean((best / chosen).tolist()),
-        speedup=Estimate(statistics.geometric_mean(speedups), min(speedups), max(speedups)),
-        cross=float(crossed[np.isfinite(crossed)].max()),
-        spread=float((worst / best).max()),
-        best=dict(labels.most_common()),
-    )
+    return {
+        "kernel": spec.path.stem,
+        "inputs": len(inputs),
+        "inputs_of_space": len(spec.inputs),
+        "configurations": len(configs),
+        "tests": sum(tests),
+        "training_s": float(np.dot(tests, times.test_s)) + learning_s,
+        "accuracy": with_ties.accuracy,
+        "exact": exact.accuracy,
+        "frequent": max(labels.values()) / len(inputs),
+        "fraction": statistics.geometric_mean((best / chosen).tolist()),
+        "speedup": Estimate(statistics.geometric_mean(speedups), min(speedups), max(speedups)),
+        "cross": float(crossed[np.isfinite(crossed)].max()),
+        "spread": float((worst / best).max()),
+        "best": dict(labels.most_common()),
+    }
 
 
 @benchmark(
-    *kernels(SPACES),
+    *kernels("gadapt"),
     option("--rounds", 5, "of each half"),
     option("--longest", 0.3, "the longest time of the default, in seconds"),
 )
 def main(args: argparse.Namespace) -> Figures:
     """Measure each program."""
-    backend, rows, device = choose_one(args.backend), list[ProgramFigures](), ""
-    load = os.getloadavg()[0]
-    for name in args.kernel or args.names:
-        spec = load_spec(SPACES / f"{name}.yaml")
-        with closing(KernelMeasurer(spec, with_cache(spec, backend))) as measurer:
-            device = str(measurer.environment)
-            rows.append(_measure(spec, measurer, args.longest, args.rounds))
-    shown = [vars(row) for row in rows]
-    show([*shown[0]][:-1], [[*row.values()][:-1] for row in shown], device)
-    figures = {"device": device, "date": f"{datetime.date.today()}"}
-    return figures | {"load": [load, os.getloadavg()[0]], "programs": shown}
+    figures, rows = measured(_row, args, {})
+    show([*rows[0]][:-1], [[*row.values()][:-1] for row in rows], figures["device"])
+    return {**figures, "programs": rows}
 
 
-def _measure(spec: Spec, measurer: KernelMeasurer, longest_s: float, rounds: int) -> ProgramFigures:
+def _row(
+    spec: Spec, _: Backend, measurer: KernelMeasurer, args: argparse.Namespace
+) -> dict[str, Any]:
     """Measure all configurations of a space on the inputs that are small enough."""
     configs: list[Config] = []
     spaces: dict[Input, Space] = {}
@@ -181,12 +152,14 @@ def _measure(spec: Spec, measurer: KernelMeasurer, longest_s: float, rounds: int
             raise UsageError(f"{spec.path}: ({problem}) has other legal configurations")
         first = measurer.measure(space, problem, space.default, None)
         print(f"  {spec.name}: {problem}: {first.time_s:.4g} s", file=sys.stderr, flush=True)
-        if first.outcome is Outcome.OK and first.time_s <= longest_s:
+        if first.outcome is Outcome.OK and first.time_s <= args.longest:
             spaces[problem] = space
             began_s = time.perf_counter()
-            chosen = measurer.measure_interleaved(space, problem, configs, rounds, CHOICE_SEEDS)
+            chosen = measurer.measure_interleaved(
+                space, problem, configs, args.rounds, CHOICE_SEEDS
+            )
             test_s.append((time.perf_counter() - began_s) / len(configs))
-            judged = measurer.measure_interleaved(space, problem, configs, rounds, JUDGE_SEEDS)
+            judged = measurer.measure_interleaved(space, problem, configs, args.rounds, JUDGE_SEEDS)
             found.append((chosen, judged))
     if len(found) < 2:
         raise UsageError(f"{spec.path}: two inputs are needed; use a larger --longest")

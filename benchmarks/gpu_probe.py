@@ -33,7 +33,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frame import Figures, benchmark, option
+from benchmarks.frame import Figures, benchmark, busy, option
 from harness.core.errors import HarnessError
 from harness.core.machine import notes, usable_cores
 from harness.core.observations import THROTTLED_SAMPLES
@@ -127,8 +127,8 @@ def host_times_us(samples: int) -> dict[str, list[float]]:
     nothing = device.driver.function(device.driver.load(binary.data), "nothing")
     once = partial(_time_us, device, stream, nothing)
     once(False)  # the first launch of a function is never held
-    for cores, load in (("idle", contextlib.nullcontext), ("busy", _busy_cores)):
-        with load():
+    for cores, count in (("idle", 0), ("busy", usable_cores())):
+        with busy(count):
             for way in ("one call", "held"):
                 found[f"{cores}, {way}"] = [once(way == "held") for _ in range(samples)]
     return found
@@ -139,22 +139,6 @@ def _time_us(device: CudaDevice, stream: TimedStream, kernel: Any, is_held: bool
     stream.queue([launch], lambda: None, is_held)
     device.driver.synchronize()
     return 1e6 * stream.elapsed_s(1)
-
-
-@contextlib.contextmanager
-def _busy_cores() -> Iterator[None]:
-    """Keep every core busy with a process of its own."""
-    command = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
-    busy = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(usable_cores())]
-    try:
-        for process in busy:
-            assert process.stdout is not None
-            process.stdout.readline()
-        yield
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
 
 
 def host_shares(times_us: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:

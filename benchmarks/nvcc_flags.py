@@ -10,8 +10,7 @@ kernel some minutes.
     python -m benchmarks.nvcc_flags [--arch sm_90] [--record FILE] [KERNEL ...]
 
 The record has a row for each kernel and setting: the outcome (ok, warned or refused), the first
-digits of the machine code's hash, and nvcc's message. `--findings FILE` prints the findings of an
-existing record without compiling. The last line is one JSON object.
+digits of the machine code's hash, and nvcc's message. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
@@ -94,62 +93,29 @@ def _some(flag: CatalogueFlag) -> Sequence[Value]:
 
 
 class Kernels:
-    """Compile kernels with settings in a folder, with one PTX for each front-end setting.
-
-    Compiling the PTX with all options gives the same cubin as compiling the source, in a twentieth
-    of the time.
-    """
+    """Compile kernels with settings in a folder."""
 
     def __init__(self, arch: str, folder: Path) -> None:
-        self._nvcc = [str(find_nvcc()), f"-arch={arch}"]
-        self._folder = folder
-        self._ptx: dict[tuple[Path, tuple[str, ...]], tuple[Path | None, str]] = {}
+        self._nvcc = [str(find_nvcc()), f"-arch={arch}", "--resource-usage", "-cubin", "-x", "cu"]
+        self._cubin = folder / "kernel.cubin"
 
     def compiled(self, kernel: str, source: Path, setting: Setting) -> FlagRow:
         """Compile a kernel with a setting."""
         label = " ".join(f"{name}={value}" for name, value in setting)
-        words, front = list[str](), list[str]()
+        words = list[str]()
         for name, value in setting:
-            flag = CATALOGUE.flags[name]
-            spelled = flag.parameter(name, "nvcc", [value]).options(value)
-            words += spelled
-            front += spelled if _reaches_front(flag) else ()
-        ptx, said = self._front(source, tuple(front))
-        cubin = self._folder / "kernel.cubin"
-        if ptx is not None:
-            # nvcc repeats its messages about the options.
-            status, said = self._run(
-                [*words, "--resource-usage", "-cubin", str(ptx), "-o", str(cubin)]
-            )
-        if ptx is None or status != 0:
+            words += CATALOGUE.flags[name].parameter(name, "nvcc", [value]).options(value)
+        command = [*self._nvcc, *words, str(source), "-o", str(self._cubin)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        said = done.stdout + done.stderr
+        if done.returncode:
             fatal = [line for line in said.splitlines() if re.search(r"fatal|error", line)]
             return FlagRow(kernel, label, "refused", "", "", fatal[0] if fatal else said.strip())
         warned = conflicts("nvcc", said)
-        code = machine_code_sha256(cubin.read_bytes())[:12]
+        code = machine_code_sha256(self._cubin.read_bytes())[:12]
         registers = str(parse_resources(said).registers)
         came = "warned" if warned else "ok"
         return FlagRow(kernel, label, came, code, registers, "; ".join(warned))
-
-    def _front(self, source: Path, words: tuple[str, ...]) -> tuple[Path | None, str]:
-        """Return the PTX, or None if nvcc refuses the options, and nvcc's messages."""
-        if (source, words) not in self._ptx:
-            ptx = self._folder / f"{len(self._ptx)}.ptx"
-            include = f"-I{source.parent.resolve()}"
-            status, said = self._run(
-                [*words, include, "-ptx", "-x", "cu", str(source), "-o", str(ptx)]
-            )
-            self._ptx[source, words] = (ptx if status == 0 else None, said)
-        return self._ptx[source, words]
-
-    def _run(self, words: Sequence[str]) -> tuple[int, str]:
-        done = subprocess.run(
-            [*self._nvcc, *words], capture_output=True, text=True, timeout=600, check=False
-        )
-        return done.returncode, done.stdout + done.stderr
-
-
-def _reaches_front(flag: CatalogueFlag) -> bool:
-    return not flag.option.startswith("-Xptxas")
 
 
 def compile_all(arch: str, paths: Sequence[Path], others: int) -> Iterator[FlagRow]:
@@ -201,43 +167,26 @@ def _without_effect(rows: Sequence[FlagRow]) -> Iterator[str]:
 # -------------------------------------------------------------------------- the command
 
 
-def read(path: Path) -> list[FlagRow]:
-    """Read the rows of a record."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return [FlagRow(**row) for row in csv.DictReader(file)]
-
-
-def write(path: Path, rows: Iterable[FlagRow]) -> list[FlagRow]:
-    """Write the rows as they come, and return them."""
-    written = []
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(field.name for field in fields(FlagRow))
-        for row in rows:
-            writer.writerow(astuple(row))
-            file.flush()
-            written.append(row)
-    return written
-
-
 @benchmark(
     option("kernels", nargs="*", type=Path, metavar="KERNEL", what="CUDA sources to compile too"),
     option("--arch", "sm_90", "the architecture to compile for"),
     option("--pairs", 150, "pairs of unrelated flags"),
     option("--record", RECORD, "the record to write"),
-    option("--findings", what="only print the findings of this record", type=Path, metavar="FILE"),
 )
 def main(args: argparse.Namespace) -> Figures:
-    """Compile, or read a record, and print the findings."""
-    if args.findings:
-        rows = read(args.findings)
-    else:
-        rows = write(args.record, compile_all(args.arch, args.kernels, args.pairs))
+    """Compile, and print the findings."""
+    rows = list[FlagRow]()
+    with args.record.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(field.name for field in fields(FlagRow))
+        for row in compile_all(args.arch, args.kernels, args.pairs):
+            writer.writerow(astuple(row))
+            rows.append(row)
     found = findings(rows)
     for kind, lines in found.items():
         print(f"\n{kind} ({len(lines)})", *lines, sep="\n  ")
-    figures = {"settings": len({r.setting for r in rows}), "builds": len(rows)}
-    return {**figures, **{kind: len(lines) for kind, lines in found.items()}}
+    counts = {kind: len(lines) for kind, lines in found.items()}
+    return {"settings": len({row.setting for row in rows}), "builds": len(rows), **counts}
 
 
 if __name__ == "__main__":

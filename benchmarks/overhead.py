@@ -11,22 +11,21 @@ It takes a minute. The last line is one JSON object, in milliseconds per test ov
 and 5,000 tests: all that passed (`overhead_ms_100`), and the CPU time of it (`cpu_ms_100`), which
 other work on the machine changes less. A first search of 10 tests loads all modules before.
 `--kernel-tuner` then measures Kernel Tuner's random sampling and Bayesian optimisation on the same
-space and times (`kernel_tuner_bayes_opt_cpu_ms_100`), which store nothing; it takes a minute more.
-Another Python may have kernel_tuner: `--kernel-tuner /tmp/other/bin/python`.
+space and times (`kernel_tuner_bayes_opt_cpu_ms_100`), which store nothing; it takes a minute more,
+and the extra `bench`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks.frame import Figures, benchmark, option, show
-from harness.core.errors import UsageError
 from harness.core.records import (
     Config,
     Environment,
@@ -39,7 +38,7 @@ from harness.core.records import (
 from harness.display.progress import Display
 from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
-from harness.search import Progress, SearchOptions, resolve_techniques
+from harness.search import SearchOptions, resolve_techniques
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.tuning import Campaign, CampaignPlan
@@ -48,6 +47,9 @@ TESTS = (100, 300, 1000, 5000)
 PEER_TESTS = (100, 300)
 _STEPS_OF_A_TEST = ("compile_time", "verification_time", "benchmark_time", "strategy_time")
 SAMPLES = 20
+ENVIRONMENT = Environment("replay", "formula", "none", "none", "none")
+SEARCH_ALONE: dict[str, Any] = {"cross": False, "ablate": False, "finalists": 1}
+"""The stages of a campaign that does little but search."""
 
 
 class FormulaTimes(dict[tuple[Input, Config], Measurement]):
@@ -70,31 +72,24 @@ class Device(ReplayMeasurer):
     is_replay = False
 
 
-class Clock(Display):
-    """A display that shows nothing and notes the time of each test."""
-
-    def __init__(self) -> None:
-        self.tests_s: list[float] = []
-
-    def test(self, progress: Progress) -> None:
-        """Note the time."""
-        self.tests_s.append(time.perf_counter())
-
-
-def overhead_ms(spec: Spec, database: str, tests: int) -> tuple[float, float]:
-    """Measure the milliseconds per test of one search, including its end: all, and of the CPU."""
-    options = SearchOptions(resolve_techniques(["auto"]), tests, 0, "overhead", 4)
-    environment = Environment("replay", "formula", "none", "none", "none")
+def run_campaign(
+    spec: Spec,
+    database: str,
+    measurer: Any,
+    technique: str,
+    tests: int,
+    display: Display | None = None,
+    **stages: Any,
+) -> tuple[float, float]:
+    """Run a campaign, or go on with it; return its seconds, and those of the CPU."""
+    options = SearchOptions(resolve_techniques([technique]), tests, 0, "", 4)
     with writing(database) as engine, Store(engine) as store:
-        clock = Clock()
-        measurer = Device(FormulaTimes(), environment)
-        number = store.choose_campaign(spec, environment, fresh=True)
-        campaign = Campaign(CampaignPlan(spec, options, number), measurer, store, clock)
-        started, started_cpu = time.perf_counter(), time.process_time()
+        number = store.choose_campaign(spec, measurer.environment, fresh=False)
+        plan = CampaignPlan(spec, options, number, **stages)
+        campaign = Campaign(plan, measurer, store, display or Display())
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
         campaign.run()
-        elapsed_s, cpu_s = time.perf_counter() - started, time.process_time() - started_cpu
-    assert len(clock.tests_s) == tests, f"{len(clock.tests_s)} tests instead of {tests}"
-    return 1e3 * elapsed_s / tests, 1e3 * cpu_s / tests
+        return time.perf_counter() - began_s, time.process_time() - began_cpu_s
 
 
 def write_space(folder: Path, inputs: int = 1, name: str = "overhead", source: str = "cl") -> Spec:
@@ -111,9 +106,13 @@ def write_space(folder: Path, inputs: int = 1, name: str = "overhead", source: s
     return load_spec(path)
 
 
-def kernel_tuner_ms(spec: Spec, folder: Path, python: str) -> dict[str, float]:
-    """Measure Kernel Tuner's CPU time per test on the same space and times, in a Python that has
-    it."""
+def kernel_tuner_ms(spec: Spec, folder: Path) -> dict[str, float]:
+    """Measure Kernel Tuner's CPU time per test on the same space and times, in its simulation
+    mode."""
+    import kernel_tuner  # here: it is an extra
+
+    from benchmarks.peers.kernel_tuner import contents, quietly, seeded
+
     (problem,) = spec.inputs
     times = FormulaTimes()
     tuned = {p.name: list(p.values) for p in spec.parameters}
@@ -124,51 +123,48 @@ def kernel_tuner_ms(spec: Spec, folder: Path, python: str) -> dict[str, float]:
         entry |= dict.fromkeys(_STEPS_OF_A_TEST, 0)
         entry["time"] = 1e3 * timing.time_s if timing else "CompilationFailedConfig"
         cache[",".join(str(config[name]) for name in tuned)] = entry
-    recorded = {
-        "device_name": "recorded",
-        "kernel_name": "recorded",
-        "problem_size": [1],
-        "tune_params_keys": list(tuned),
-        "tune_params": tuned,
-        "objective": "time",
-        "restrictions": [constraint.expression.text for constraint in spec.constraints],
-        "cache": cache,
-    }
+    restrictions = [constraint.expression.text for constraint in spec.constraints]
     path = folder / "cache.json"
-    path.write_text(json.dumps(recorded))
-    script = Path(__file__).parent / "peers" / "kernel_tuner_cost.py"
-    # Isolated: the folder of the script has a kernel_tuner.py of its own.
-    command = [python, "-I", str(script), str(path), *map(str, PEER_TESTS)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ran.returncode:
-        raise UsageError(f"--kernel-tuner: {python} failed: {ran.stderr.strip()[-500:]}")
-    figures: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
+    path.write_text(json.dumps(contents(tuned, cache)))
+    figures = {}
+    for strategy in ("random_sample", "bayes_opt"):
+        for tests in (10, *PEER_TESTS):  # the first one loads what it needs
+            began_s = time.process_time()
+            with quietly(), seeded(0):
+                kernel_tuner.tune_kernel(
+                    "recorded",
+                    "__global__ void recorded() {}",
+                    (1,),
+                    [],
+                    tuned,
+                    restrictions=restrictions,
+                    block_size_names=["X", "Y"],
+                    strategy=strategy,
+                    strategy_options={"max_fevals": tests},
+                    simulation_mode=True,
+                    cache=str(path),
+                    quiet=True,
+                )
+            spent_ms = 1e3 * (time.process_time() - began_s)
+            figures[f"kernel_tuner_{strategy}_cpu_ms_{tests}"] = spent_ms / tests
     return figures
 
 
-@benchmark(
-    option(
-        "--kernel-tuner",
-        what="measure Kernel Tuner too, in this Python",
-        metavar="PYTHON",
-        nargs="?",
-        const=sys.executable,
-    ),
-)
+@benchmark(option("--kernel-tuner", False, "measure Kernel Tuner too"))
 def main(args: argparse.Namespace) -> Figures:
     """Measure searches of each length."""
     figures: dict[str, float] = {}
     rows = []
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         spec = write_space(Path(folder))
-        overhead_ms(spec, str(Path(folder) / "first.db"), 10)
-        for tests in TESTS:
-            found, cpu = overhead_ms(spec, str(Path(folder) / f"{tests}.db"), tests)
-            figures |= {f"overhead_ms_{tests}": found, f"cpu_ms_{tests}": cpu}
-            rows.append((tests, found, cpu))
-        peer: dict[str, float] = {}
-        if args.kernel_tuner is not None:
-            peer = kernel_tuner_ms(spec, Path(folder), args.kernel_tuner)
+        for tests in (10, *TESTS):
+            device = Device(FormulaTimes(), ENVIRONMENT)
+            spent_s = run_campaign(spec, f"{folder}/{tests}.db", device, "auto", tests)
+            found, cpu = (1e3 * seconds / tests for seconds in spent_s)
+            if tests in TESTS:
+                figures |= {f"overhead_ms_{tests}": found, f"cpu_ms_{tests}": cpu}
+                rows.append((tests, found, cpu))
+        peer = kernel_tuner_ms(spec, Path(folder)) if args.kernel_tuner else {}
     show(("tests", "ms each", "ms of the CPU"), rows)
     if peer:
         show(("Kernel Tuner", "ms of the CPU"), peer.items())

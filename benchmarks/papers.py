@@ -44,7 +44,6 @@ COMPUTED = [*paper_figures.COMPUTED, *public_data.COMPUTED]
 HEAD = ("claim", "paper", "ours", "device", "command")
 GPU_NEEDED = "**needs a GPU**"
 NOT_MEASURED = "not measured"
-_MOST = 4  # configurations of a list
 
 
 def read_papers() -> list[dict[str, Any]]:
@@ -143,7 +142,7 @@ def _text(claim: Claim, row: Mapping[str, Any]) -> str:
         cells["gain"] = ": the model adds nothing"
     if isinstance(row.get("best"), dict):
         counts = [f"{config} on {count}" for config, count in row["best"].items()]
-        cells["best"] = ", ".join(counts[:_MOST])
+        cells["best"] = ", ".join(counts[:4])
     return _Cells().format(claim["show"], **cells)
 
 

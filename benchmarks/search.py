@@ -21,7 +21,6 @@ to OUTPUT/searches.jsonl when it ends: after Ctrl-C, the same command continues 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +33,7 @@ from benchmarks.peers.landscape import Landscape
 from benchmarks.peers.ours import transfer_sources
 from benchmarks.recordings import RecordingFile, recording_files
 from benchmarks.search_figures import Searches, as_json, overall, padded
-from benchmarks.search_tables import print_table, write_figures
+from benchmarks.search_tables import MOST_SHOWN, draw, print_table, write_figures
 from harness.core.errors import UsageError
 from harness.core.text import format_time
 from harness.recordings.replay import ListedSpace
@@ -93,12 +92,8 @@ def main(args: argparse.Namespace) -> Figures:
     figures = overall(found, args.budget)
     print_table(figures, args.budget)
     write_figures(args.output / "figures.csv", found, args.budget)
-    if importlib.util.find_spec("matplotlib") is not None:
-        from benchmarks.search_plot import MOST_SHOWN, draw
-
-        shown = _worth_showing(list(figures), MOST_SHOWN)
-        draw(args.output / "courses.png", found, list(refs), shown)
-    print(f"{args.output}: the searches, the figures of each space, and a picture with matplotlib")
+    draw(args.output / "courses.png", found, _worth_showing(list(figures)))
+    print(f"{args.output}: the searches, the figures of each space, and a picture")
     for (entrant, reason), where in held.failures.items():
         print(f"error: {entrant} failed on {', '.join(sorted(where))}: {reason}", file=sys.stderr)
     by_technique: dict[str, Any] = {name: as_json(one) for name, one in figures.items()}
@@ -127,14 +122,14 @@ def _searches(
     return found
 
 
-def _worth_showing(order: Sequence[str], most: int) -> list[str]:
+def _worth_showing(order: Sequence[str]) -> list[str]:
     """Choose the techniques for a picture: `auto`, baselines, each other tuner's best, the best.
 
     `order` has the best technique first.
     """
     plain = [name for name in ("auto", "opentuner", "UniformRandom") if name in order]
     tuners = {name.partition(":")[0]: name for name in reversed(order) if ":" in name}
-    return list(dict.fromkeys([*plain, *tuners.values(), *order]))[:most]
+    return list(dict.fromkeys([*plain, *tuners.values(), *order]))[:MOST_SHOWN]
 
 
 if __name__ == "__main__":

@@ -39,12 +39,6 @@ def padded(courses: Sequence[Sequence[float]], budget: int) -> Array:
     return filled
 
 
-def fractions_of(best_s: Array, optimum_s: float) -> Array:
-    """Return the fraction of the optimum after each test, same shape."""
-    fractions: Array = optimum_s / best_s
-    return fractions
-
-
 def near_after(best_s: Array, optimum_s: float, share: float = NEAR) -> Array:
     """Count the tests that each search took to come near the optimum; infinity if it never did."""
     near = best_s <= (1 + share) * optimum_s
@@ -60,16 +54,12 @@ class Searches:
 
     def fractions(self, tests: int) -> Array:
         """Return each search's fraction of the optimum after a number of tests."""
-        return fractions_of(self.best_s[:, tests - 1], self.optimum_s)
+        fractions: Array = self.optimum_s / self.best_s[:, tests - 1]
+        return fractions
 
     def median(self, tests: int) -> float:
         """Return the median of those fractions."""
         return float(np.median(self.fractions(tests)))
-
-    @property
-    def count(self) -> int:
-        """Count the searches."""
-        return len(self.best_s)
 
     @property
     def tests_to_near(self) -> float:
@@ -97,7 +87,6 @@ class Overall:
     """
 
     spaces: int
-    searches: int
     at: Mapping[int, Estimate]  # tests -> mean
     tests_to_near: float
     score: float
@@ -133,7 +122,6 @@ def _overall(spaces: Sequence[Searches], budget: int) -> Overall:
         at[tests] = bootstrap(fractions)
     return Overall(
         spaces=len(spaces),
-        searches=sum(searches.count for searches in spaces),
         at=at,
         tests_to_near=float(np.median([searches.tests_to_near for searches in spaces])),
         score=float(np.mean([searches.score for searches in spaces])),

@@ -15,7 +15,6 @@ and tuner it has the seconds and the megabytes, or the limit that was reached.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import json
 import math
@@ -25,16 +24,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from benchmarks.frame import benchmark, option, show
+from benchmarks.frame import Figures, benchmark, option, show
 from harness.constraints.expression import Expression
-from harness.core.errors import HarnessError, UsageError
+from harness.core.errors import HarnessError
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter
 
@@ -75,20 +74,9 @@ def _values(listed: list[int] | str) -> Sequence[int]:
     return range(int(first), int(last) + 1, int(step or 1))
 
 
-@dataclass(frozen=True)
-class Figures:
-    """The cost of one tuner: seconds for each step, and the peak memory of its process."""
-
-    legal: int
-    ready_s: float
-    draw_s: float
-    judge_s: float
-    peak_mb: float
-
-    @property
-    def total_s(self) -> float:
-        """Return the time of all steps."""
-        return self.ready_s + self.draw_s + self.judge_s
+Cost = dict[str, float]
+"""The legal configurations that a tuner counts, its seconds for each step and for all, and the peak
+memory of its process."""
 
 
 # ------------------------------------------------------------------------ one tuner
@@ -164,13 +152,15 @@ def _measure(tuner: str, case: Case) -> None:
     count, ended = _ours(case) if tuner == "ours" else _kernel_tuner(case)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MB
     ready, draw, _, judge = (after - before for before, after in itertools.pairwise(ended))
-    print(json.dumps(asdict(Figures(count, ready, draw, judge, peak_mb))))
+    steps_s = {"ready_s": ready, "draw_s": draw, "judge_s": judge}
+    total_s = sum(steps_s.values())
+    print(json.dumps({"legal": count, **steps_s, "total_s": total_s, "peak_mb": peak_mb}))
 
 
 # --------------------------------------------------------------------- side by side
 
 
-def _run(tuner: str, case: Case, timeout_s: float) -> Figures | str:
+def _run(tuner: str, case: Case, timeout_s: float) -> Cost | str:
     """Measure in a new process; return the figures, or the limit that it reached."""
     command = [sys.executable, "-m", "benchmarks.space", "--measure", tuner, case.name]
     try:
@@ -180,33 +170,34 @@ def _run(tuner: str, case: Case, timeout_s: float) -> Figures | str:
     except subprocess.TimeoutExpired:
         return f"over {timeout_s:g} s"
     if done.returncode == 0:
-        return Figures(**json.loads(done.stdout.splitlines()[-1]))
+        cost: Cost = json.loads(done.stdout.splitlines()[-1])
+        return cost
     if "memory ran out" in done.stderr or "MemoryError" in done.stderr:
         return f"over {MEMORY_GB:g} GB"
     raise HarnessError(f"{tuner} failed on {case.name}:\n{done.stderr}")
 
 
-def _typical(tuner: str, case: Case, timeout_s: float) -> Figures | str:
+def _typical(tuner: str, case: Case, timeout_s: float) -> Cost | str:
     """Return the median of several runs by total time; do not repeat a long run."""
-    runs: list[Figures] = []
+    runs: list[Cost] = []
     while len(runs) < REPEATS:
         found = _run(tuner, case, timeout_s)
         if isinstance(found, str):
             return found
         runs.append(found)
-        if found.total_s > QUICK_S:
+        if found["total_s"] > QUICK_S:
             break
-    return sorted(runs, key=lambda run: run.total_s)[(len(runs) - 1) // 2]
+    return sorted(runs, key=lambda run: run["total_s"])[(len(runs) - 1) // 2]
 
 
-def _row(case: Case, found: Mapping[str, Figures | str]) -> list[Any]:
-    counts = {figures.legal for figures in found.values() if isinstance(figures, Figures)}
+def _row(case: Case, found: Mapping[str, Cost | str]) -> list[Any]:
+    counts = {cost["legal"] for cost in found.values() if not isinstance(cost, str)}
     if len(counts) > 1:
         raise HarnessError(f"the counts of {case.name} differ: {found}")
     points = math.prod(len(values) for values in case.parameters.values())
     cells: list[Any] = [case.name, float(points), max(counts, default="-")]
     for one in found.values():
-        cells += [one, ""] if isinstance(one, str) else [one.total_s, one.peak_mb]
+        cells += [one, ""] if isinstance(one, str) else [one["total_s"], one["peak_mb"]]
     return cells
 
 
@@ -214,25 +205,20 @@ def _row(case: Case, found: Mapping[str, Figures | str]) -> list[Any]:
     option("--timeout", 120.0, "the most seconds of a run"),
     option("--measure", nargs=2, metavar=("TUNER", "SPACE"), what="used by the benchmark itself"),
 )
-def main(args: argparse.Namespace) -> Mapping[str, Any] | None:
+def main(args: argparse.Namespace) -> Figures | None:
     """Measure all spaces with both tuners."""
     cases = read_cases()
     if args.measure:
         tuner, name = args.measure
         _measure(tuner, cases[name])
         return None
-    if importlib.util.find_spec("kernel_tuner") is None:
-        raise UsageError("Kernel Tuner is not installed: pip install -e '.[bench]'")
-    found: dict[str, dict[str, Figures | str]] = {}
+    found: dict[str, dict[str, Cost | str]] = {}
     for name, case in cases.items():
         print(name, file=sys.stderr, flush=True)
         found[name] = {tuner: _typical(tuner, case, args.timeout) for tuner in TUNERS}
     head = ("space", "points", "legal", "harness, s", "MB", "Kernel Tuner, s", "MB")
     show(head, [_row(cases[name], tuners) for name, tuners in found.items()])
-    return {
-        name: {t: one if isinstance(one, str) else asdict(one) for t, one in tuners.items()}
-        for name, tuners in found.items()
-    }
+    return found
 
 
 if __name__ == "__main__":

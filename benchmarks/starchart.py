@@ -19,58 +19,29 @@ default on hotspot and 17 times on nbody.
 from __future__ import annotations
 
 import argparse
-import datetime
 import math
-import os
 import random
 import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
-from benchmarks.frame import SEED, Figures, benchmark, kernels, option, show
+from benchmarks.frame import SEED, Figures, benchmark, option, show
+from benchmarks.kernels import kernels, measured
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
-from harness.measure.choose import with_cache
-from harness.measure.devices import choose_one
+from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
-from harness.space_file import load_spec
+from harness.space_file import Spec
 from harness.stats import Estimate
 from harness.stats.timing import TimeRatio, time_ratio
 from harness.tuning.validation import CurvePoint, UniformSampling, validate
 
-SPACES = Path(__file__).resolve().parents[1] / "spaces" / "starchart"
 QUICK = {"repeats": 5, "min_repeats": 3}
 ROUNDS = 20
 PUBLISHED_SAMPLES, PUBLISHED_ERROR = 200, 0.08
 MEASURED_TWICE = 100
-
-
-@dataclass(frozen=True)
-class SpaceFigures:
-    """A line of the table: `samples` is how many the tree learnt from when it reached the target,
-    or in the end, `share` that of the legal configurations, `error` its median relative error then
-    with a 95 % interval, `error_of_200` that of the tree of 200 samples, None without so many,
-    `noise` the median relative difference of two measurements of a reserved sample, `verdict` on
-    the target, `verdict_of_200` on the paper's 8 %, `speedup` that of the best sample over the
-    default."""
-
-    kernel: str
-    input: str
-    legal: float
-    reserved: int
-    error_of_200: Estimate | None
-    verdict_of_200: str
-    samples: int
-    share: float
-    failed: int
-    error: Estimate
-    noise: float
-    verdict: str
-    speedup: Estimate | None
 
 
 def verdict(error: Estimate | None, target: float, noise: float) -> str:
@@ -128,36 +99,28 @@ class UniformSampler(UniformSampling):
 
 
 @benchmark(
-    *kernels(SPACES),
+    *kernels("starchart"),
     option("--samples", 400, "most samples to learn from"),
     option("--target", 0.15, "median relative error"),
     SEED,
 )
 def main(args: argparse.Namespace) -> Figures:
     """Sample each space."""
-    backend, rows, device = choose_one(args.backend), list[SpaceFigures](), ""
-    load = os.getloadavg()[0]
-    for name in args.kernel or args.names:
-        print(name, file=sys.stderr, flush=True)
-        spec = load_spec(SPACES / f"{name}.yaml").with_measure(QUICK)
-        with closing(KernelMeasurer(spec, with_cache(spec, backend))) as measurer:
-            device = str(measurer.environment)
-            problem = spec.inputs[-1 if backend.is_gpu else 0]
-            space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
-            rows.append(_figures(name, measurer, space, problem, args))
-    show([*vars(rows[0])], [vars(row).values() for row in rows], device)
-    figures = {"device": device, "date": f"{datetime.date.today()}", "target": args.target}
-    figures["load"] = [load, os.getloadavg()[0]]
-    return figures | {"kernels": [vars(row) for row in rows]}
+    figures, rows = measured(_row, args, QUICK)
+    show([*rows[0]], [row.values() for row in rows], figures["device"])
+    return {**figures, "target": args.target, "kernels": rows}
 
 
-def _figures(
-    name: str,
-    measurer: KernelMeasurer,
-    space: ConstrainedSpace,
-    problem: Input,
-    args: argparse.Namespace,
-) -> SpaceFigures:
+def _row(
+    spec: Spec, backend: Backend, measurer: KernelMeasurer, args: argparse.Namespace
+) -> dict[str, Any]:
+    """Compute a line: `samples` is how many the tree learnt from when it reached the target, or in
+    the end, `share` that of the legal configurations, `error` its median relative error then with a
+    95 % interval, `error_of_200` that of the tree of 200 samples, None without so many, `noise` the
+    median relative difference of two measurements of a reserved sample, `verdict` on the target,
+    `verdict_of_200` on the paper's 8 %, `speedup` that of the best sample over the default."""
+    problem = spec.inputs[-1 if backend.is_gpu else 0]
+    space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
     sampler = UniformSampler(measurer, space, problem, args.seed)
     legal = space.count
     estimate = legal or space.estimate_count(random.Random(args.seed))[0]
@@ -166,21 +129,21 @@ def _figures(
     best = min(made, key=lambda m: m.time_s).config
     ratio, noise = _over_default(measurer, space, problem, best), sampler.noise()
     of_200 = first.error.median if first.samples == PUBLISHED_SAMPLES else None
-    return SpaceFigures(
-        kernel=name,
-        input=str(problem),
-        legal=estimate,
-        reserved=reserved,
-        error_of_200=of_200,
-        verdict_of_200=verdict(of_200, PUBLISHED_ERROR, noise),
-        samples=last.samples,
-        share=last.samples / estimate,
-        failed=last.failed,
-        error=last.error.median,
-        noise=noise,
-        verdict=verdict(last.error.median, args.target, noise),
-        speedup=Estimate(ratio.value, ratio.low, ratio.high) if ratio else None,
-    )
+    return {
+        "kernel": spec.path.stem,
+        "input": str(problem),
+        "legal": estimate,
+        "reserved": reserved,
+        "error_of_200": of_200,
+        "verdict_of_200": verdict(of_200, PUBLISHED_ERROR, noise),
+        "samples": last.samples,
+        "share": last.samples / estimate,
+        "failed": last.failed,
+        "error": last.error.median,
+        "noise": noise,
+        "verdict": verdict(last.error.median, args.target, noise),
+        "speedup": Estimate(ratio.value, ratio.low, ratio.high) if ratio else None,
+    }
 
 
 def _sampled(

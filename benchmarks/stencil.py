@@ -41,27 +41,58 @@ from __future__ import annotations
 import argparse
 import datetime
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from benchmarks.frame import Figures, benchmark, count, option, output, show
-from benchmarks.stencil_campaign import PROGRAMS, Campaign, Plan, only_environment
-from benchmarks.stencil_predictors import (
-    PHASES,
-    PREDICTORS,
-    costs_of,
-    information,
-    judged,
-    time_saved,
-)
-from benchmarks.stencil_tables import COLUMNS, best_points, figures_of, judgement_rows
+from benchmarks.stencil_campaign import PROGRAMS, Campaign, only_environment
+from benchmarks.stencil_predictors import PHASES, PREDICTORS, costs_of, information, judged
 from harness.core.errors import UsageError
 from harness.core.records import Environment
-from harness.stencil.features import PUBLISHED
+from harness.stats import Estimate
+from harness.stencil.features import FEATURES, PUBLISHED
 from harness.stencil.predicted import GROUP, training_table
+
+COLUMNS = ("spearman", "pearson", "runs", "random_runs", "runs_saved", "time_saved", "shared")
+"""The figures of a judgement."""
+
+
+def spread(values: pd.Series[float]) -> Estimate:
+    """Return the median with the least and the largest value."""
+    return Estimate(float(values.median()), float(values.min()), float(values.max()))
+
+
+def campaign_medians(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the median over programs and sizes of each figure, a row for each campaign."""
+    medians: pd.DataFrame = rows.groupby("campaign")[list(COLUMNS)].median()
+    return medians
+
+
+def judgement_rows(rows: pd.DataFrame) -> Iterator[tuple[object, ...]]:
+    """Yield a row for each program and size, and the medians over them."""
+    for group, found in rows.groupby(GROUP):
+        yield *group, *(spread(found[name]) for name in COLUMNS)
+    medians = campaign_medians(rows)
+    yield "median", "", *(spread(medians[name]) for name in COLUMNS)
+
+
+def best_points(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the point with the least final time of each program and size."""
+    fastest = table.groupby(GROUP)["final_s"].idxmin().dropna()
+    best: pd.DataFrame = table.loc[fastest, [*GROUP, *FEATURES, "final_s"]]
+    return best
+
+
+def figures_of(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return the median, least and largest campaign of each figure, and the campaigns' size."""
+    medians = campaign_medians(rows)
+    return {
+        name: {how: float(getattr(medians[name], how)()) for how in ("median", "min", "max")}
+        for name in COLUMNS
+    } | {"points": int(rows["points"].min())}
 
 
 def _points_of(campaigns: Sequence[Campaign], environment: Environment) -> pd.DataFrame:
@@ -70,10 +101,7 @@ def _points_of(campaigns: Sequence[Campaign], environment: Environment) -> pd.Da
     for campaign in campaigns:
         table = training_table(campaign.read(), environment)
         if table["program"].nunique() < 2:
-            raise UsageError(
-                f"{campaign.database} has fewer than two programs with features; leave out "
-                "--only-judge"
-            )
+            raise UsageError(f"{campaign.database} has fewer than two programs with features")
         parts.append(table.assign(campaign=campaign.number))
     points: pd.DataFrame = pd.concat(parts, ignore_index=True)
     return points
@@ -83,23 +111,13 @@ def _judged(name: str, table: pd.DataFrame, costs: pd.DataFrame) -> pd.DataFrame
     """Evaluate a predictor in each campaign by itself."""
     parts = []
     for campaign, points in table.groupby("campaign"):
-        try:
-            rows = judged(PREDICTORS[name], points)
-        except ValueError as error:
-            raise UsageError(f"campaign {campaign}: {error}; leave out --only-judge") from None
+        rows = judged(PREDICTORS[name], points)
         parts.append(rows.assign(campaign=campaign))
     rows = pd.concat(parts, ignore_index=True).merge(costs, on=GROUP)
-    saved = [
-        time_saved(
-            row.runs,
-            row.random_runs,
-            row.points,
-            row.build_s + row.run_s,
-            row.make_s,
-            row.model_s,
-        )
-        for row in rows.itertuples()
-    ]
+    run_s, make_s = rows["build_s"] + rows["run_s"], rows["make_s"]
+    # Prediction makes all points, random order only those that it runs.
+    predicted_s = rows["runs"] * run_s + rows["points"] * make_s + rows["model_s"]
+    saved = rows["random_runs"] * (run_s + make_s) / predicted_s
     whole: pd.DataFrame = rows.assign(time_saved=saved)
     return whole
 
@@ -159,19 +177,13 @@ def _figures(
     option("--backend", "opencl", choices=("opencl", "cuda")),
     option("--finalists", 100, "points to measure again, interleaved"),
     option("--repeats", 10, "timed launches of a point"),
-    option("--only-judge", False, "evaluate the databases, measure nothing"),
     kept=": all measurements are saved; the same command continues from there",
 )
 def main(args: argparse.Namespace) -> Figures:
     """Measure the campaigns, and judge the predictors."""
-    plan = Plan(
-        args.programs, args.sizes, args.count, args.threads, args.designs, args.backend,
-        args.finalists, args.repeats,
-    )  # fmt: skip
     campaigns = [Campaign(args.output / f"campaign_{n}", n) for n in range(args.campaigns)]
-    if not args.only_judge:
-        for campaign in campaigns:
-            campaign.measure(plan)
+    for campaign in campaigns:
+        campaign.measure(args)
     environment = only_environment(campaigns)
     table = _points_of(campaigns, environment)
     costs = costs_of(table, [results for campaign in campaigns for results in campaign.read()])

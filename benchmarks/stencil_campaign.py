@@ -5,6 +5,7 @@ Campaigns draw different points, so the spread between them is that of points an
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,26 +25,6 @@ PROGRAMS = {path.stem: path for path in sorted(_FOLDER.glob("*.py"))}
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What each campaign measures: `count` points of each program at each size."""
-
-    programs: Sequence[str]
-    sizes: Sequence[int]
-    count: int
-    threads: int
-    designs: str
-    backend: str
-    finalists: int
-    repeats: int
-
-    @property
-    def drawn(self) -> list[str]:
-        """Return the options of `explore` that decide how many points are drawn."""
-        drawn = ["--count", str(self.count), "--threads", str(self.threads)]
-        return [*drawn, "--designs", self.designs]
-
-
-@dataclass(frozen=True)
 class Campaign:
     """A campaign's folder of spaces with their database; its number seeds the exploration."""
 
@@ -55,48 +36,36 @@ class Campaign:
         """Return the path of the database."""
         return self.folder / "stencil.db"
 
-    def measure(self, plan: Plan) -> None:
-        """Measure all points that the database does not have yet."""
-        self._check_backend(plan.backend)
-        for size in plan.sizes:
-            for program in plan.programs:
-                self._measure(program, size, plan)
+    def measure(self, args: argparse.Namespace) -> None:
+        """Measure all points that the database does not have yet: `count` points of each program at
+        each size."""
+        for size in args.sizes:
+            for program in args.programs:
+                self._measure(program, size, args)
 
     def read(self) -> list[Results]:
         """Read the database; raise UsageError if there are no results."""
         return read_results([str(self.database)], all_campaigns=True)
 
-    def _check_backend(self, backend: str) -> None:
-        """Refuse to add times of another backend, before hours are spent on them."""
-        try:
-            found = self.read() if self.database.exists() else []
-        except UsageError:  # no results yet
-            return
-        backends = {results.campaign.environment.backend for results in found}
-        if backends - {backend}:
-            raise UsageError(
-                f"{self.database} has times of --backend {', '.join(sorted(backends))}; "
-                "name another folder with --output"
-            )
-
-    def _measure(self, program: str, size: int, plan: Plan) -> None:
+    def _measure(self, program: str, size: int, args: argparse.Namespace) -> None:
+        drawn = f"--count {args.count} --threads {args.threads} --designs {args.designs}"
         space = self.folder / f"{program}_{size}" / f"{program}.yaml"
         if not space.exists():
-            options = ["--size", str(size), *plan.drawn]
+            options = ["--size", str(size), *drawn.split()]
             options += ["--seed", str(self.number), "-o", str(space.parent)]
             code = explore_command(["explore", str(PROGRAMS[program]), *options])
             _check_ended(code, f"{program} cannot be explored at size {size}")
         explored = re.search(
             r"--count \d+ --threads \d+ --designs \w+", space.read_text(encoding="utf-8")
         )
-        if explored and explored[0] != " ".join(plan.drawn):
+        if explored and explored[0] != drawn:
             raise UsageError(
                 f"{space.parent} was explored with {explored[0]}; use that, or name another "
                 "folder with --output"
             )
-        options = ["--technique", "UniformRandom", "--test-limit", str(plan.count), "--quiet"]
-        options += ["--backend", plan.backend, "--repeats", str(plan.repeats)]
-        options += ["--finalists", str(plan.finalists), "--database", str(self.database)]
+        options = ["--technique", "UniformRandom", "--test-limit", str(args.count), "--quiet"]
+        options += ["--backend", args.backend, "--repeats", str(args.repeats)]
+        options += ["--finalists", str(args.finalists), "--database", str(self.database)]
         code = tune_command([str(space), *options])
         _check_ended(code, f"{space} cannot be tuned; the database is {self.database}")
 

@@ -17,6 +17,7 @@ from scipy.stats import rankdata
 
 from benchmarks.stencil_campaign import PROGRAMS
 from harness.core.arrays import Array
+from harness.core.errors import UsageError
 from harness.results.view import Results
 from harness.stencil.emit import OPENCL, emit
 from harness.stencil.explore import explore
@@ -86,7 +87,7 @@ def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
     ratio; `points` counts the points; `shared` is the share of points whose design another program
     has too, which flatters the predictor; `model_s` is the CPU time of training and prediction.
 
-    Raises ValueError if no point of a program has a final time.
+    Raises UsageError if no point of a program has a final time.
     """
     predicted = leave_one_program_out(predict, table)
     known, proven = throughput(table), proven_throughput(table)
@@ -95,7 +96,7 @@ def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
         scores, true = predicted.loc[rows.index, "score"].to_numpy(), known[rows.index].to_numpy()
         good = proven[rows.index].to_numpy()
         if not good.any():
-            raise ValueError(f"{group[0]} at size {group[1]}: no point was measured a second time")
+            raise UsageError(f"{group[0]} at size {group[1]}: no point was measured a second time")
         others = table.loc[table["program"] != rows["program"].iloc[0], "design"]
         runs, random_runs = runs_to_good(good, scores), runs_at_random(good)
         found.append(
@@ -119,18 +120,6 @@ def _correlation(scores: Array, true: Array) -> float:
     """Correlate linearly; a constant correlates with nothing, which is 0."""
     varies = np.ptp(scores) > 0 and np.ptp(true) > 0
     return float(np.corrcoef(scores, true)[0, 1]) if varies else 0.0
-
-
-def time_saved(
-    runs: float, random_runs: float, points: int, run_s: float, make_s: float, model_s: float
-) -> float:
-    """Return how many times longer a random search takes than a predicted one.
-
-    A run takes `run_s`, with building, verifying and repeats. Making a point and its features takes
-    `make_s`: prediction pays it for all points, random order only for those that it runs. The model
-    takes `model_s` once.
-    """
-    return random_runs * (run_s + make_s) / (runs * run_s + points * make_s + model_s)
 
 
 def costs_of(table: pd.DataFrame, campaigns: Sequence[Results]) -> pd.DataFrame:

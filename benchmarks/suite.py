@@ -27,11 +27,12 @@ from typing import Any
 import harness
 from benchmarks.frame import Figures, benchmark, option, show
 from harness.core.records import Input, Outcome
-from harness.measure.choose import with_cache
+from harness.measure.choose import measuring_as
 from harness.measure.devices import Backend, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
+from harness.stats import Estimate
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = {"repeats": 3, "min_repeats": 2}
@@ -59,21 +60,18 @@ def _row(spec: Spec, backend: Backend, args: argparse.Namespace) -> dict[str, An
     outcomes = Counter[Outcome]()
     for report in reports:
         outcomes.update(report.outcomes)
-    ratios = [report.speedup for report in reports if report.speedup is not None]
-    speedups = [ratio.value for ratio in ratios]
-    mean = statistics.geometric_mean(speedups) if speedups else math.nan
-    legal = [report.legal for report in reports if report.legal is not None]
     verified = outcomes.pop(Outcome.OK, 0)
+    ratios = [report.speedup for report in reports if report.speedup is not None]
+    speedups = [ratio.value for ratio in ratios] or [math.nan]
+    mean = statistics.geometric_mean(speedups)
     return {
         "kernel": spec.name,
-        "legal configurations": max(legal, default="many"),
+        "legal configurations": max(report.legal or 0 for report in reports) or "many",
         "inputs": len(spec.inputs),
         "tuned": len(reports),
         "verified": verified,
         "failed": outcomes.total(),
-        "speed-up": mean,
-        "least": min(speedups, default=math.nan),
-        "most": max(speedups, default=math.nan),
+        "speed-up": Estimate(mean, min(speedups), max(speedups)),
         "significant": sum(ratio.is_faster for ratio in ratios),
     }
 
@@ -81,7 +79,7 @@ def _row(spec: Spec, backend: Backend, args: argparse.Namespace) -> dict[str, An
 def affordable(spec: Spec, backend: Backend, longest_s: float) -> list[Input]:
     """List the inputs on which the default is fast enough, the smallest first; at least one."""
     found: list[Input] = []
-    with closing(KernelMeasurer(spec, with_cache(spec, backend))) as measurer:
+    with closing(KernelMeasurer(spec, measuring_as(spec, backend))) as measurer:
         for problem in sorted(spec.inputs, key=_size):
             space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
             measured = measurer.measure(space, problem, space.default, None)
@@ -115,7 +113,7 @@ def main(args: argparse.Namespace) -> Figures:
     found = map(load_spec, paths or sorted((ROOT / "spaces").glob("*.yaml")))
     specs = [spec for spec in found if paths or is_of_suite(spec)]
     backend = choose_one(args.backend)
-    with closing(KernelMeasurer(specs[0], with_cache(specs[0], backend))) as measurer:
+    with closing(KernelMeasurer(specs[0], measuring_as(specs[0], backend))) as measurer:
         device = str(measurer.environment)
     rows = []
     for spec in specs:

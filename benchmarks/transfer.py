@@ -26,7 +26,7 @@ import functools
 import math
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,7 +110,9 @@ class OrderJob:
 def run(job: OrderJob) -> Array:
     """Return the best slowdown after each test, shape (inputs, budget), inputs in order."""
     recording, spec = _read(job.data)
-    spec = dataclasses.replace(spec, inputs=drawn(spec.inputs, job.inputs, job.seed))
+    count = min(job.inputs, len(spec.inputs))
+    drawn = random.Random(job.seed).sample(spec.inputs, count)
+    spec = dataclasses.replace(spec, inputs=tuple(drawn))
     options = SearchOptions(resolve_techniques(["auto"]), job.budget, job.seed, "benchmark", 1)
     with writing("sqlite://") as engine, Store(engine) as store:
         measurer = ReplayMeasurer.of(recording)
@@ -120,11 +122,6 @@ def run(job: OrderJob) -> Array:
         courses = _searched(state, learns=job.search == TRANSFER)
     slowdowns = [_slowdowns(recording, problem, courses[problem]) for problem in spec.inputs]
     return padded(slowdowns, job.budget)
-
-
-def drawn(inputs: Sequence[Input], count: int, seed: int) -> tuple[Input, ...]:
-    """Draw inputs, or all of them, in a random order that the seed repeats."""
-    return tuple(random.Random(seed).sample(list(inputs), min(count, len(inputs))))
 
 
 def _slowdowns(recorded: Recording, problem: Input, course: Course) -> list[float]:

@@ -1,33 +1,22 @@
 """Tests leave no trace outside their temporary folders."""
 
-from __future__ import annotations
-
 import gc
 import os
-import pickle
 import signal
-import threading
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
-from functools import partial
+from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
-import sqlalchemy
 
 from harness.core.cache import Cache, content_key
-from harness.measure.devices import Backend, choose_one
+from harness.measure.devices import choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.process.child import Child
 from harness.results import database as engines
-from harness.results.view import Results
 from harness.space_file import load_spec
 from tests.helpers.cpu_times import CpuTimes
-from tests.helpers.fake_kernels import OpenFake, measure_kernels_here, opening_fakes, write_fake
-from tests.helpers.fakes import SharedWorker
+from tests.helpers.fake_kernels import measure_kernels_here, opening_fakes, write_fake
 from tests.helpers.forked_commands import forked_commands
-from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
+from tests.helpers.postgres_server import ADVICE, programs, running_server
 from tests.helpers.replays import SIZED, FormulaMeasurer, results_of, sized_s
 from tests.helpers.small_pocl import link_pocl
 from tests.helpers.stub_driver import _loaded_stub, nvidia, package, stub, stub_of_module
@@ -37,19 +26,17 @@ pytest.register_assert_rewrite("harness.testing")
 
 __all__ = ["_loaded_stub", "nvidia", "nvml", "package", "stub", "stub_of_module"]
 
-T = TypeVar("T")
-
 _BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # PyOpenCL adds them to every build
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """Print the tests that took the most CPU, as many as the environment asks for."""
     if "DEAREST_TESTS" in os.environ:
         config.pluginmanager.register(CpuTimes(int(os.environ["DEAREST_TESTS"])))
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection():
     """Collect no garbage while tests are collected, never look at all these objects again, and
     look at others seldom, as commands do."""
     gc.disable()
@@ -62,7 +49,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(tmp_path_factory):
     """Cache the builds of tests in their own folder, which worker processes inherit."""
     with pytest.MonkeyPatch.context() as patch:
         cache = tmp_path_factory.mktemp("cache")
@@ -80,7 +67,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(tmp_path, monkeypatch):
     """A cache that no other test fills."""
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
 
@@ -90,24 +77,24 @@ _PEAK = {"bytes": 1e15, "flops": 1e18}
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_peak_is_measured() -> Iterator[None]:
+def _no_peak_is_measured():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("harness.measure.choose.measure_peak", lambda *_: _PEAK)
         yield
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _ctrl_c_ends() -> None:
+def _ctrl_c_ends():
     """Take SIGINT as commands of a terminal do: a shell's jobs in the background ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_wait_for_the_disk() -> Iterator[None]:
+def _no_wait_for_the_disk():
     """Commit without waiting for the disk, which takes milliseconds."""
     set_up_writer = engines._set_up_writer
 
-    def without_waiting(connection: Any, record: object) -> None:
+    def without_waiting(connection, record):
         set_up_writer(connection, record)
         connection.execute("PRAGMA synchronous=OFF")
 
@@ -118,15 +105,15 @@ def _no_wait_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _each_statement_compiled_once() -> Iterator[None]:
+def _each_statement_compiled_once():
     """Share compiled SQL between the databases of tests.
 
     Tests open thousands of small ones, and each engine would compile all statements again.
     """
     create_engine = engines.create_engine
-    first: dict[str, sqlalchemy.Engine] = {}
+    first = {}
 
-    def sharing(url: sqlalchemy.URL, **options: Any) -> sqlalchemy.Engine:
+    def sharing(url, **options):
         engine = create_engine(url, **options)
         if engine.dialect.name != "sqlite":  # a server's depends on what the server is
             return engine
@@ -141,13 +128,13 @@ def _each_statement_compiled_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def sized(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def sized(tmp_path_factory):
     """Results of SIZED."""
     return results_of(tmp_path_factory.mktemp("sized"), SIZED, FormulaMeasurer(sized_s))
 
 
 @pytest.fixture(scope="session")
-def can_start_postgres() -> None:
+def can_start_postgres():
     """Skip tests where no PostgreSQL server can be started."""
     missing = "psycopg is not installed: pip install 'psycopg[binary]>=3.2'"
     pytest.importorskip("psycopg", reason=missing)
@@ -156,14 +143,14 @@ def can_start_postgres() -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(can_start_postgres: None) -> Iterator[Server]:
+def postgres_server(can_start_postgres):
     """A PostgreSQL server of this process."""
     with running_server() as server:
         yield server
 
 
 @pytest.fixture
-def postgres(postgres_server: Server) -> Iterator[str]:
+def postgres(postgres_server):
     """The URL of an empty database on a PostgreSQL server."""
     url = postgres_server.make_database()
     yield url
@@ -171,118 +158,35 @@ def postgres(postgres_server: Server) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database(request, tmp_path):
     """The name of a database that is not there yet, of each kind."""
     if request.param == "sqlite":
         return str(tmp_path / "results.db")
-    url: str = request.getfixturevalue("postgres")
-    return url
-
-
-class _Shared:
-    """A child for the measurers of many tests, which has a worker for one after the other."""
-
-    def __init__(self) -> None:
-        self.child = Child(SharedWorker)
-        self.child.call(id, timeout_s=60)  # it starts with the environment of no test
-        self.using = threading.RLock()
-        self.key = ""
-        self.workers = 0
-
-
-class _Lent(Child):
-    """A shared child for the measurers of one test: with a worker of theirs, and left open."""
-
-    def __init__(self, shared: _Shared, make_worker: Callable[[], object]) -> None:
-        self._shared = shared
-        self._made_by = pickle.dumps(make_worker)
-        self._key = f"{os.environ['PYTEST_CURRENT_TEST'].partition(' ')[0]} {self._made_by!r}"
-
-    @property
-    def generation(self) -> int:  # type: ignore[override]
-        """Count the processes, and the workers in them."""
-        return self._shared.child.generation + self._shared.workers
-
-    def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
-        """Call with a worker that is made on first use."""
-        shared = self._shared
-        with shared.using:
-            if shared.key != self._key:
-                shared.key, shared.workers = self._key, shared.workers + 1
-            words: Any = SharedWorker.call, shared.workers, self._made_by, method, *args
-            called: T = shared.child.call(*words, timeout_s=timeout_s)
-            return called
-
-    def replace(self) -> None:
-        """Start a new process."""
-        self._shared.child.replace()
-
-    def close(self) -> None:
-        """Leave the process to the next measurer."""
-
-
-Pair = tuple[_Shared, _Shared]
-"""The device's process and a builder."""
-
-
-@contextmanager
-def _kept() -> Iterator[Pair]:
-    pair = _Shared(), _Shared()
-    yield pair
-    for shared in pair:
-        shared.child.close()
-
-
-@pytest.fixture(scope="session")
-def _opencl_processes() -> Iterator[Pair]:
-    with _kept() as pair:
-        yield pair
-
-
-@pytest.fixture(scope="session")
-def _optimising_processes() -> Iterator[Pair]:
-    with _kept() as pair:
-        yield pair
-
-
-@pytest.fixture(scope="session")
-def _fake_processes() -> Iterator[Pair]:
-    with _kept() as pair:
-        yield pair
-
-
-def _share(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make all measurers use these processes.
-
-    Starting new ones, and PoCL's compiler in them, takes longer than to measure a kernel.
-    """
-    for module, shared in zip(("kernels.device_process", "builds.queue"), pair, strict=True):
-        monkeypatch.setattr(f"harness.measure.{module}.Child", partial(_Lent, shared))
+    return request.getfixturevalue("postgres")
 
 
 @pytest.fixture
-def opencl(_opencl_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> Backend:
-    """Choose PoCL with shared processes, for tests that do not need new ones."""
+def opencl(kernels_here):
+    """Choose PoCL, which builds and runs in this process."""
     pytest.importorskip("pyopencl")
-    _share(_opencl_processes, monkeypatch)
     return choose_one("opencl")
 
 
 @pytest.fixture(scope="module")
-def module_opencl(_opencl_processes: Pair) -> Iterator[Backend]:
-    """Choose PoCL with shared processes, for a module that keeps one measurer."""
+def module_opencl():
+    """Choose PoCL in this process, for a module that keeps one measurer."""
     pytest.importorskip("pyopencl")
     with pytest.MonkeyPatch.context() as patch:
-        _share(_opencl_processes, patch)
+        measure_kernels_here(patch)
         yield choose_one("opencl")
 
 
 @pytest.fixture(scope="session")
-def opencl_of_commands(_opencl_processes: Pair) -> None:
+def opencl_of_commands():
     """Put PoCL's peak into the cache, where commands that are processes of their own find it."""
     pytest.importorskip("pyopencl")
     with pytest.MonkeyPatch.context() as patch:
-        _share(_opencl_processes, patch)
+        measure_kernels_here(patch)
         spec = load_spec(Path(__file__).parents[1] / "spaces/mvmul.yaml")
         with closing(KernelMeasurer(spec, choose_one("opencl"))) as measurer:
             key = content_key("peak", measurer.environment.fingerprint)
@@ -290,42 +194,27 @@ def opencl_of_commands(_opencl_processes: Pair) -> None:
 
 
 @pytest.fixture(scope="session")
-def forked_harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def forked_harness(tmp_path_factory):
     """The shell's words for `harness`, where a command need not load its libraries."""
     with forked_commands(tmp_path_factory.mktemp("commands") / "socket") as words:
         yield words
 
 
 @pytest.fixture
-def optimising_opencl(_optimising_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> Backend:
-    """Choose PoCL with its optimisations, as users have it."""
-    pytest.importorskip("pyopencl")
-    monkeypatch.delenv(_BUILD_OPTIONS)
-    _share(_optimising_processes, monkeypatch)
-    return choose_one("opencl")
-
-
-@pytest.fixture
-def fake_processes(_fake_processes: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Share processes between measurers of a fake device."""
-    _share(_fake_processes, monkeypatch)
-
-
-@pytest.fixture
-def fake(tmp_path: Path, fake_processes: None) -> Iterator[OpenFake]:
-    """Opens measurers of fake devices with these traits, whose processes are shared."""
+def fake(tmp_path):
+    """Opens measurers of fake devices with these traits, which have processes of their own."""
     with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
         yield opened
 
 
 @pytest.fixture
-def kernels_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def kernels_here(monkeypatch):
     """Build and run kernels in this process, which takes no time to start."""
     measure_kernels_here(monkeypatch)
 
 
 @pytest.fixture
-def fake_here(tmp_path: Path, kernels_here: None) -> Iterator[OpenFake]:
+def fake_here(tmp_path, kernels_here):
     """Opens measurers of fake devices with these traits, which this process builds and runs for."""
     with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
         yield opened

@@ -23,7 +23,6 @@ from benchmarks.peers.entrants import Entrant, prepared
 from benchmarks.peers.landscape import BudgetSpent, Course, Landscape, Peer, landscapes
 from benchmarks.recordings import RecordingFile, recorded
 from harness.core.errors import UsageError
-from harness.core.files import unwritable
 from harness.measure.process.child import ChildLost
 
 _BLOCK = 5  # seeds in a job
@@ -152,7 +151,8 @@ def hold(
 ) -> tuple[Held, int]:
     """Run the searches that did not end in an earlier run; return the results of all, and the
     number of those that did. A search that fails is noted, and the others continue."""
-    _begin(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
     held, known, every = Held(), _read(path), range(seeds)
     names = {ref: name for name, ref in refs.items()}
     jobs = [
@@ -191,27 +191,15 @@ def _missing(jobs: Sequence[Job], known: Mapping[str, object], scratch: Path) ->
 # -------------------------------------------------------------------------------- the file
 
 
-def _begin(path: Path) -> None:
-    """Make the file ready to append to; end a line that was cut when a process was killed."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = path.read_bytes() if path.exists() else b""
-        with path.open("ab") as file:
-            file.write(b"\n" if text and not text.endswith(b"\n") else b"")
-    except OSError as error:
-        raise unwritable(path, error) from None
-
-
 def _append(path: Path, row: Mapping[str, object]) -> None:
-    """Append a row in one write, so that concurrent processes do not mix their lines."""
+    """Append a row in one write, so that concurrent processes do not mix their lines. It begins a
+    line: the last one may have been cut when a process was killed."""
     with path.open("ab", buffering=0) as file:
-        line = (json.dumps(row) + "\n").encode()
-        if file.write(line) < len(line):
-            raise OSError(f"{path}: the disk is full")
+        file.write(f"\n{json.dumps(row)}".encode())
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    """Read all rows by their keys; skip a line that was cut."""
+    """Read all rows by their keys; skip empty lines, and one that was cut."""
     found = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         try:

@@ -22,9 +22,8 @@ LEARNS = "auto"
 
 @dataclass(frozen=True)
 class Tuner:
-    """Another project's tuner: its package on PyPI, and its techniques."""
+    """The package of another project's tuner on PyPI, by its version, and its techniques."""
 
-    package: str
     version: str
     techniques: tuple[str, ...]
 
@@ -34,7 +33,6 @@ OTHERS: Mapping[str, Tuner] = MappingProxyType(
         # Missing: skopt (minutes for a search), pyatf_strategies (broken in 1.5.0), brute_force,
         # strategies for several objectives, minimize and dual_annealing (stop after some dozens).
         "kernel_tuner": Tuner(
-            "kernel_tuner",
             "1.5.0",
             (
                 "adaptive_tabu_greywolf", "hybrid_vndx", "simulated_annealing", "pso",
@@ -43,7 +41,6 @@ OTHERS: Mapping[str, Tuner] = MappingProxyType(
             ),
         ),
         "pyatf": Tuner(
-            "pyatf",
             "0.0.13",
             (
                 "AUCBandit", "SimulatedAnnealing", "DifferentialEvolution", "PatternSearch",
@@ -86,17 +83,19 @@ def entrants(only: Sequence[str]) -> tuple[list[Entrant], list[str]]:
     `TUNER` for all of its techniques. Raises UsageError for an unknown name, and for a tuner that
     is not installed.
     """
+    lacking = {name: reason for name in OTHERS if (reason := why_lacking(name))}
     if only:
         chosen = dict.fromkeys(entrant for name in only for entrant in _named(name))
-        lacking = _lacking({entrant.tuner for entrant in chosen})
-        if lacking:
-            raise UsageError("; ".join(lacking))
+        for entrant in chosen:
+            if entrant.tuner in lacking:
+                raise UsageError(lacking[entrant.tuner])
         return list(chosen), []
-    lacking = _lacking(OTHERS)
     ours = [made.name for made in OURS if made.name not in resolve_techniques(["auto"])]
-    own = [Entrant("", name) for name in ("auto", *ours, *ALIASES)]
-    there = [name for name in OTHERS if not _lacking([name])]
-    return [*own, *(entrant for name in there for entrant in _named(name))], lacking
+    all_of_them = [Entrant("", name) for name in ("auto", *ours, *ALIASES)]
+    for name in OTHERS:
+        if name not in lacking:
+            all_of_them += _named(name)
+    return all_of_them, list(lacking.values())
 
 
 def _named(name: str) -> list[Entrant]:
@@ -111,22 +110,12 @@ def _named(name: str) -> list[Entrant]:
     raise UsageError(f"--only: unknown technique {name}; --help says what there is")
 
 
-def _lacking(tuners: Mapping[str, Tuner] | set[str] | list[str]) -> list[str]:
-    """Return a line for each of these tuners that is not installed in the compared version."""
-    reasons = {name: _why_lacking(OTHERS[name]) for name in tuners if name}
-    return [
-        f"{name} is left out: {reason}; run: pip install -e '.[bench]'"
-        for name, reason in reasons.items()
-        if reason
-    ]
-
-
-def _why_lacking(tuner: Tuner) -> str:
-    """Explain why a tuner cannot run; return "" if it can."""
+def why_lacking(name: str) -> str:
+    """Explain why another project's tuner cannot run; return "" if it can."""
+    version = OTHERS[name].version
     try:
-        found = importlib.metadata.version(tuner.package)
+        if importlib.metadata.version(name) == version:
+            return ""
     except importlib.metadata.PackageNotFoundError:
-        return f"{tuner.package} {tuner.version} is not installed"
-    if found != tuner.version:
-        return f"{tuner.package} {found} is installed, not {tuner.version}"
-    return ""
+        pass
+    return f"{name} {version} is not installed; run: pip install -e '.[bench]'"

@@ -17,7 +17,7 @@ import random
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -46,20 +46,21 @@ class KernelTuner:
         self._times_s = landscape.times_s
         self._tunable = landscape.tunable()
         names = list(self._tunable)
-        self._entries = {
+        entries = {
             ",".join(map(str, point)): dict(zip(names, point, strict=True))
             | {"time": _FAILED if math.isinf(time_s) else _MS_PER_S * time_s}
             for point, time_s in self._times_s.items()
         }
+        self._contents = contents(self._tunable, entries)
         file, self._cache = tempfile.mkstemp(".json", dir=scratch)
         with open(file, "w", encoding="utf-8") as cache:
-            json.dump(self._contents(), cache)
+            json.dump(self._contents, cache)
 
     def search(self, technique: str, seed: int, course: Course) -> None:
         """Run a strategy once; its own time is spread evenly over its results."""
         begun_s = time.process_time()
         own_space = mock.patch.object(kernel_tuner.interface, "Searchspace", self._space)
-        with _quietly(), own_space, _seeded(seed):
+        with quietly(), own_space, seeded(seed):
             results, _ = kernel_tuner.tune_kernel(
                 _KERNEL,
                 "",
@@ -81,7 +82,7 @@ class KernelTuner:
 
     def _space(self, *_: Any, **__: Any) -> Any:
         """Make its search space from the recorded configurations instead of restrictions."""
-        space = Searchspace(None, None, None, from_cache=self._contents())
+        space = Searchspace(None, None, None, from_cache=self._contents)
         space._modified_restrictions = [self._is_recorded]
         return space
 
@@ -89,20 +90,22 @@ class KernelTuner:
         point: Point = tuple(values[name] for name in self._tunable)
         return point in self._times_s
 
-    def _contents(self) -> dict[str, Any]:
-        return {
-            "device_name": _KERNEL,
-            "kernel_name": _KERNEL,
-            "problem_size": _SIZE,
-            "tune_params_keys": list(self._tunable),
-            "tune_params": self._tunable,
-            "objective": "time",
-            "cache": self._entries,
-        }
+
+def contents(tunable: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the contents of a cache file."""
+    return {
+        "device_name": _KERNEL,
+        "kernel_name": _KERNEL,
+        "problem_size": _SIZE,
+        "tune_params_keys": list(tunable),
+        "tune_params": tunable,
+        "objective": "time",
+        "cache": entries,
+    }
 
 
 @contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int) -> Iterator[None]:
     """Seed all generators; Kernel Tuner leaves those of diff_evo and bayes_opt unseeded."""
     random.seed(seed)
     np.random.seed(seed)
@@ -116,7 +119,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Hide its prints and its warnings about the names of parameters."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")

@@ -11,7 +11,7 @@ from harness.analysis.inputs import InputReport
 from harness.constraints.arithmetic import MAX_EXACT
 from harness.core.arrays import Array
 from harness.core.observations import HOST, HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
-from harness.core.records import Input, Measurement
+from harness.core.records import SUSTAINED, Input, Measurement
 from harness.core.text import counted, format_time
 from harness.measure.clocks import LOW_CLOCK
 from harness.measure.energy import ENERGY, LAUNCH_SHARE, LEAST_SHARE
@@ -30,8 +30,8 @@ def sensor_lines(results: Results) -> Iterator[str]:
 
 def clock_lines(results: Results) -> Iterator[str]:
     """Yield a sentence on runs that were thrown away for their low clock, one on those for which
-    the host was too slow, one on measurements that ran at a low clock all the same, and one on
-    calls that take the host longer than the device."""
+    the host was too slow, one on measurements that ran at a low clock all the same or on the
+    sustained clocks, and one on calls that take the host longer than the device."""
     thrown = _total(results, THROTTLED_SAMPLES)
     if thrown:
         runs = counted(thrown, "timed run")
@@ -44,7 +44,9 @@ def clock_lines(results: Results) -> Iterator[str]:
         )
     clocks_mhz = _observed(results, SM_CLOCK_MHZ)
     low_mhz = clocks_mhz[clocks_mhz < LOW_CLOCK * clocks_mhz.max(initial=0)]
-    if len(low_mhz):
+    if results.campaign.environment.clock == SUSTAINED:
+        yield from _sustained_lines(results, clocks_mhz)
+    elif len(low_mhz):
         yield (
             f"In {len(low_mhz):,} of {counted(len(clocks_mhz), 'measurement')} the GPU's clock was "
             f"low ({low_mhz.min():,.0f} MHz at the lowest, {clocks_mhz.max():,.0f} MHz in others): "
@@ -52,6 +54,20 @@ def clock_lines(results: Results) -> Iterator[str]:
             "lock a lower clock (nvidia-smi --lock-gpu-clocks), and tune with --fresh."
         )
     yield from _host_lines(results)
+
+
+def _sustained_lines(results: Results, clocks_mhz: Array) -> Iterator[str]:
+    """Yield a sentence on the clocks that a GPU sustained, as shares of the highest that it
+    states."""
+    boost_mhz = 0.0
+    for run in results.runs:
+        stated_khz = run.notes.get("facts", {}).get("clock_khz", "")
+        if stated_khz.isdecimal():
+            boost_mhz = max(boost_mhz, int(stated_khz) / 1000)
+    if boost_mhz and len(clocks_mhz):
+        low, high = (100 * share for share in np.quantile(clocks_mhz / boost_mhz, [0, 1]))
+        boost = f"its boost clock, {boost_mhz:,.0f} MHz"
+        yield f"The GPU sustained {low:.0f} to {high:.0f} % of {boost}."
 
 
 def _host_lines(results: Results) -> Iterator[str]:

@@ -195,6 +195,7 @@ class ResultsDocument(JsonDocument):
     compiler: str = value_of("campaign.environment.compiler")
     cache: str = value_of("campaign.environment.cache")
     timer: str = value_of("campaign.environment.timer")
+    clock: str = value_of("campaign.environment.clock")
     program_sha256: str = value_of("campaign.key.program_sha256")
     campaign: int = value_of("campaign.key.campaign")
     statistic: str = value_of("campaign.statistic")
@@ -395,6 +396,7 @@ class ComparedDocument(JsonDocument):
     device: str = value_of("environment.device")
     cache: str = value_of("environment.cache")
     timer: str = value_of("environment.timer")
+    clock: str = value_of("environment.clock")
     input: JsonConfig = value_of("problem")
     of: str = value_of("subject")
     verdict: str

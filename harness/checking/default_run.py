@@ -11,17 +11,20 @@ from dataclasses import dataclass, replace
 from harness.analysis.failures import suspects
 from harness.core.config_diff import difference
 from harness.core.errors import BackendUnavailable, HostModuleError
-from harness.core.records import Config, Input, Outcome
+from harness.core.records import Config, Input, Measurement, Outcome
 from harness.core.text import counted, format_time
 from harness.measure.choose import fitted_to, open_measurer
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
-from harness.space_file.input_ranges import draw_unseen
+from harness.space_file.input_ranges import draw_unseen, size_of_input
 
 _RUNS = {"repeats": 2, "min_repeats": 2, "energy": False}
 DRAWN = 3
 """So many configurations run beside the default on each input that a space does not list."""
+
+_CLOCK_MATTERS = 1.05  # times closer than that are alike: they have two samples
 
 _FAULTS = (Outcome.WRONG_RESULT, Outcome.CRASHED, Outcome.TIMEOUT)
 """How a drawn configuration may not end; a device may refuse it, as it does in a search."""
@@ -32,11 +35,11 @@ Failure = tuple[str, str]
 
 @dataclass(frozen=True)
 class _InputRun:
-    """How a configuration ended on an input: its time, or a failure."""
+    """How a configuration ended on an input: what was measured, or a failure."""
 
     problem: Input
     config: str  # how it differs from the default
-    time: str = ""
+    measured: Measurement | None = None
     failure: Failure | None = None
     warnings: Sequence[str] = ()
 
@@ -45,7 +48,7 @@ class _InputRun:
 class DefaultRun:
     """How the default ended on inputs, and where; or why it was not run, or not on all of them.
     `unseen` has the runs on inputs that the space does not list, of which so many were `wanted`;
-    `warnings` are about the device."""
+    `clock` says whether its time depends on the device's; `warnings` are about the device."""
 
     spec: Spec
     environment: str = ""
@@ -53,6 +56,7 @@ class DefaultRun:
     why_not_run: str = ""
     unseen: Sequence[_InputRun] = ()
     wanted: int = 0
+    clock: str = ""
     warnings: Sequence[str] = ()
 
     @property
@@ -98,9 +102,12 @@ class DefaultRun:
             if run.failure is not None:
                 failed.setdefault(run.failure, []).append(run.problem)
                 continue
-            yield f"  ({run.problem}): OK, {run.time}, verified"
+            assert run.measured is not None
+            yield f"  ({run.problem}): OK, {format_time(run.measured.time_s)}, verified"
             for text in run.warnings:
                 yield f"  warning: {text}"
+        if self.clock:
+            yield f"  {self.clock}"
         for failure, problems in failed.items():
             yield f"  ({problems[0]}): FAILED, {': '.join(failure)}"
             if len(problems) > 1:
@@ -135,15 +142,41 @@ def run_default(
     except BackendUnavailable as error:
         return DefaultRun(spec, why_not_run=str(error))
     runs, others = list[_InputRun](), list[_InputRun]()
+    clock = ""
     with closing(measurer):
         environment, fitted = str(measurer.environment), fitted_to(spec, measurer)
         warnings = tuple(measurer.notices)
         try:
             runs += (_run(_space(fitted, measurer, p), measurer, p) for p in inputs)
+            clock = _clock_line(fitted, measurer, runs)
             others += _runs_unseen(fitted, measurer, unseen, random.Random(seed))
         except BackendUnavailable as error:
-            return DefaultRun(spec, environment, runs, str(error), others, unseen, warnings)
-    return DefaultRun(spec, environment, runs, "", others, unseen, warnings)
+            return DefaultRun(spec, environment, runs, str(error), others, unseen, clock, warnings)
+    return DefaultRun(spec, environment, runs, "", others, unseen, clock, warnings)
+
+
+def _clock_line(spec: Spec, measurer: Measurer, runs: Sequence[_InputRun]) -> str:
+    """Say whether the default's time on the largest input depends on a GPU's clock; empty where
+    this is no question."""
+    timed = [run for run in runs if run.measured is not None]
+    if not timed or not isinstance(measurer, KernelMeasurer):
+        return ""
+    largest = max(timed, key=lambda run: size_of_input(run.problem))
+    assert largest.measured is not None
+    space = _space(spec, measurer, largest.problem)
+    sustained = measurer.measure_sustained(space, largest.problem, largest.measured)
+    if sustained is None:
+        return ""
+    if sustained.timing is None:
+        return f"warning: no time at the sustained clock: {sustained.outcome}, {sustained.message}"
+    ratio = sustained.time_s / largest.measured.time_s
+    said = f"{ratio:.2f}x as long when sustained, on ({largest.problem})"
+    if max(ratio, 1 / ratio) < _CLOCK_MATTERS:
+        return f"times do not depend on the clock: {said}"
+    return (
+        f"times depend on the clock: {said}. If your application gives the GPU no pause, write "
+        "`measure: {clock: sustained}`"
+    )
 
 
 def _space(spec: Spec, measurer: Measurer, problem: Input) -> ConstrainedSpace:
@@ -192,4 +225,4 @@ def _run(
         return replace(run, failure=(str(ended.outcome), ended.message))
     weaknesses = measurer.weak_tests(problem)
     warnings = [f"verify is weak on {problem}: {text}." for text in weaknesses]
-    return replace(run, time=format_time(ended.time_s), warnings=warnings)
+    return replace(run, measured=ended, warnings=warnings)

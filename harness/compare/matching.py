@@ -88,8 +88,9 @@ def _refusal(base: KernelResults, candidate: KernelResults) -> str:
     differences = _differences(base, candidate)
     changes = [f"    {n}: {a} -> {b}" for n, (a, b) in differences.items()]
     same = "in this environment"
-    if set(differences) == {"cache"}:
-        same = f"with `measure: {{cache: {candidate.environment.cache}}}` in its space"
+    if differences.keys() <= {"cache", "clock"}:
+        stated = ", ".join(f"{name}: {new}" for name, (_, new) in differences.items())
+        same = f"with `measure: {{{stated}}}` in its space"
     return (
         f"{candidate.kernel} was measured in another environment than BASE\n"
         + "\n".join(changes)

@@ -71,9 +71,12 @@ def libc() -> ctypes.CDLL:
     return library
 
 
-def end_with_parent(number: int = signal.SIGKILL) -> None:
-    """Let Linux send this process a signal when the thread ends that started it."""
+def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Let Linux send this process a signal when the thread ends that started it, in the process
+    `parent`; end at once where that has ended already."""
     libc().prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
 
 
 def usable_cores() -> int:

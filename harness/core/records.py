@@ -14,12 +14,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic_core import CoreSchema, core_schema
 
 from harness.core.observations import WorstElement
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
 
 Value = bool | int | float | str | None
 """The value of a parameter; None is a compiler flag that is absent."""
@@ -49,6 +51,8 @@ class _NamedValues(Mapping[str, "Value"]):
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: Any) -> CoreSchema:
         """Let pydantic make one of the data that it reads."""
+        from pydantic_core import core_schema  # a fifth of the time in which a worker starts
+
         return core_schema.no_info_plain_validator_function(cls)
 
     def __getitem__(self, name: str) -> Value:
@@ -351,6 +355,9 @@ WARM, COLD = "warm", "cold"
 DEVICE_TIMER, HOST_TIMER = "device", "host"
 """Whose clock times launches: the device's, or the host's where the device's cannot be right."""
 
+BOOST, SUSTAINED = "boost", "sustained"
+"""At which clock a device is measured: its highest, or that which it keeps under lasting work."""
+
 _OF_KERNELS = ("cuda", "opencl", "python")
 
 DEVICE_UUID = "device_uuid"
@@ -365,7 +372,8 @@ class Environment:
     """The environment of a measurement; times from different environments are never compared.
 
     `cache` is WARM or COLD; only kernels can be measured cold. `timer` is DEVICE_TIMER or
-    HOST_TIMER. `notes` describe the machine but do not separate measurements.
+    HOST_TIMER, `clock` BOOST or SUSTAINED. `notes` describe the machine but do not separate
+    measurements.
     """
 
     backend: str
@@ -375,6 +383,7 @@ class Environment:
     compiler: str
     cache: str = WARM
     timer: str = DEVICE_TIMER
+    clock: str = BOOST
     notes: Mapping[str, str] = field(default_factory=dict, compare=False, hash=False)
 
     @property
@@ -395,7 +404,8 @@ class Environment:
     def __str__(self) -> str:
         caches = f", {self.caches}" if self.caches else ""
         timer = ", timed by the host's clock" if self.timer == HOST_TIMER else ""
-        return f"{self.device} ({self.platform}, driver {self.driver}{caches}{timer})"
+        clock = ", sustained clock" if self.clock == SUSTAINED else ""
+        return f"{self.device} ({self.platform}, driver {self.driver}{caches}{timer}{clock})"
 
 
 ENVIRONMENT_FIELDS = tuple(field.name for field in fields(Environment) if field.compare)

@@ -194,7 +194,8 @@ class Agent:
                     raise DeviceBusy(
                         f"another campaign measures on {device.model} of {device.host_name}, that "
                         f"of {user.driver}",
-                        "Wait until it ends (--wait SECONDS), or name another device with --device",
+                        "Wait until it ends (tune: --wait SECONDS), or name another device with "
+                        "--device",
                     )
                 user.end()
             self.in_use.add(uuid)

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 from harness.core.cache import Cache, content_key
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.program import PYTHON
-from harness.core.records import COLD, WARM
+from harness.core.records import BOOST, COLD, WARM
 from harness.core.text import command_line, counted
 from harness.measure.cuda.gpus import NVCC, NVRTC, require_cooperative, why_unusable
 from harness.measure.devices import Backend, backend_of, choose_devices, choose_one
@@ -99,10 +99,13 @@ def _measured_peak(measurer: KernelMeasurer, backend: Backend) -> Amounts:
     def opened(spec: Spec) -> KernelMeasurer:
         if measurer.framework is None:
             return KernelMeasurer(spec, backend, measurer, equal=measurer)
-        kernels = backend_of(_device_of_kernels(backend))
-        return KernelMeasurer(
-            spec, dataclasses.replace(kernels, cache=backend.cache, is_locked=True)
+        kernels = dataclasses.replace(
+            backend_of(_device_of_kernels(backend)),
+            cache=backend.cache,
+            clock=backend.clock,
+            is_locked=True,
         )
+        return KernelMeasurer(spec, kernels)
 
     return measure_peak(opened, backend.is_gpu)
 
@@ -132,7 +135,7 @@ def require_free(spec: Spec, requested: str, devices: Sequence[str]) -> None:
 def _requested(spec: Spec, requested: str, devices: Sequence[str]) -> Backend:
     """Return the backend that is requested for kernels, as the space wants it."""
     if _runs_callable(spec, requested):
-        return with_cache(spec, python_backend(spec, requested, devices))
+        return measuring_as(spec, python_backend(spec, requested, devices))
     return _fitting(spec, choose_one(requested, devices))
 
 
@@ -144,6 +147,8 @@ def _require_alike(spec: Spec, backend: Backend, shared: KernelMeasurer) -> None
         ("is a kernel of", spec.framework, shared.framework, "compare spaces of one kind"),
         ("is measured with the caches", backend.cache, shared.environment.cache,
          "write the same `measure: {cache: ...}` in both"),
+        ("is measured at the clock", backend.clock, shared.environment.clock,
+         "write the same `measure: {clock: ...}` in both"),
         ("is compiled with", compiler, shared.cuda_compiler,
          "write the same `compiler: {cuda: ...}` in both"),
     ):  # fmt: skip
@@ -225,17 +230,18 @@ def _fitting(spec: Spec, backend: Backend) -> Backend:
     if spec.is_cooperative:
         require_cooperative()
     backend = dataclasses.replace(backend, arch_specific=spec.compilers.nvcc.arch_specific)
-    return with_cache(spec, backend)
+    return measuring_as(spec, backend)
 
 
-def with_cache(spec: Spec, backend: Backend) -> Backend:
-    """Return the backend that measures with cold or warm caches, as the space says.
+def measuring_as(spec: Spec, backend: Backend) -> Backend:
+    """Return the backend that measures with the caches and at the clock that the space says.
 
     A kernel of an application finds its data on a GPU in memory, since other kernels ran meanwhile,
     and a GPU's cache holds all of a small input. To empty a CPU's takes longer than most kernels.
     """
     cache = getattr(spec.measure, "cache", None) or (COLD if backend.is_gpu else WARM)
-    return dataclasses.replace(backend, cache=cache)
+    clock = getattr(spec.measure, "clock", BOOST)
+    return dataclasses.replace(backend, cache=cache, clock=clock)
 
 
 def with_cuda_compiler(spec: Spec, backend: Backend) -> Backend:

@@ -19,8 +19,10 @@ All this needs random moments. Where runs begin in step with the tick, their mea
 nearly a tick, however many there are. So each begins after a random delay of up to a tick.
 
 A GPU that had nothing to do lowers its clock, and takes some milliseconds of work to raise it
-again. Power and temperature lower it at any time. A sample that meets a low clock says more about
-the GPU than about the kernel, and is thrown away.
+again. Then it is at its highest clock, the boost, for about a tenth of a second; power and
+temperature lower it after that, and at any time. A `ClockWatch` waits for boost: a sample that
+meets a low clock says more about the GPU than about the kernel, and is thrown away. A
+`SustainedWatch` waits until nothing changes any more, and takes the clock as it is.
 """
 
 from __future__ import annotations
@@ -182,6 +184,9 @@ class ClockWatch:
         self._is_warm = False
         self._recent_mhz: deque[float] = deque(maxlen=_STEADY_RUNS)
 
+    def measurement_begins(self) -> None:
+        """Note that other configurations run from now on, at the clock of those before."""
+
     def run_begins(self) -> None:
         """Note that the device has work from now on."""
         if self._has_paused:
@@ -189,8 +194,8 @@ class ClockWatch:
             self._recent_mhz.clear()
             self._is_warm = False
 
-    def run_ended(self, mhz: float | None) -> None:
-        """Note that the device has no work from now on, and the clock of its run if it is known."""
+    def run_ended(self, mhz: float | None, elapsed_s: float) -> None:
+        """Note that the device has no work from now on, and its run's time and clock if known."""
         self._last_run_s = self._now_s()
         if mhz is not None:
             self._recent_mhz.append(mhz)
@@ -231,6 +236,77 @@ class ClockWatch:
         low, high = min(self._recent_mhz), max(self._recent_mhz)
         is_known = len(self._recent_mhz) == _STEADY_RUNS
         return is_known and high <= _STEADY_WITHIN * low and not self.is_low(high)
+
+
+SUSTAINED_S = 1.0
+"""A clock that does not change for so long is sustained."""
+
+LONGEST_SUSTAINING_S = 5.0
+"""A measurement waits so long in all for a sustained clock."""
+
+_PARTS = 4
+_ALIKE_WITHIN = 1.01
+
+
+class SustainedWatch(ClockWatch):
+    """The work of a device that is measured at the clock that it keeps, however low.
+
+    It is warm once the medians of the clock in the last `_PARTS` parts of `SUSTAINED_S` are alike.
+    Where the clock is unknown, the times of the runs take its place: one configuration runs until
+    the device is warm. What another one has reached says nothing, since kernels differ in power;
+    but those that are measured interleaved share a clock.
+    """
+
+    def __init__(
+        self,
+        full_mhz: float | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+        longest_s: float = LONGEST_SUSTAINING_S,
+    ) -> None:
+        super().__init__(full_mhz, now_s)
+        self._longest_s = longest_s
+        self._waited_s = 0.0  # in this measurement
+        self._part_began_s = 0.0
+        self._part: list[float] = []
+        self._medians: deque[float] = deque(maxlen=_PARTS)
+
+    def measurement_begins(self) -> None:
+        self._last_run_s = -math.inf
+        self._waited_s = 0.0
+
+    def run_begins(self) -> None:
+        if self._has_paused:
+            self._part_began_s = self._now_s()
+            self._part.clear()
+            self._medians.clear()
+        super().run_begins()
+
+    def run_ended(self, mhz: float | None, elapsed_s: float) -> None:
+        super().run_ended(mhz, elapsed_s)
+        if self._is_warm:
+            return
+        self._part.append(mhz or elapsed_s)
+        part_s = self._last_run_s - self._part_began_s
+        if part_s >= SUSTAINED_S / _PARTS:
+            self._medians.append(statistics.median(self._part))
+            self._part.clear()
+            self._part_began_s = self._last_run_s
+            self._waited_s += part_s
+            self._is_warm = self._is_flat
+
+    def is_warm(self, warmup_s: float) -> bool:
+        if self._waited_s >= self._longest_s:
+            return True
+        return self._is_warm and not self._has_paused
+
+    def is_low(self, mhz: float | None) -> bool:
+        return False  # it is the device's
+
+    @property
+    def _is_flat(self) -> bool:
+        worked_s = self._last_run_s - self._working_since_s
+        is_long = worked_s >= SUSTAINED_S and len(self._medians) > 1
+        return is_long and max(self._medians) <= _ALIKE_WITHIN * min(self._medians)
 
 
 @dataclass

@@ -14,19 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
-from harness.core.options import BACKENDS
 from harness.core.program import Binary, Launch, Program
-from harness.core.records import WARM
+from harness.core.records import BOOST, WARM
 from harness.core.text import command_line, nearest, suggestion
 from harness.measure.builds.queue import BuildCache
 from harness.measure.cuda import gpus
-from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import NVCC, VISIBLE, first_usable, open_cuda_compiler
-from harness.measure.cuda.nvcc import ENVIRONMENT
 from harness.measure.device import Compiler, Device
 from harness.measure.listed_device import CUDA, MIG, OPENCL, ListedDevice
 from harness.measure.nvml import other_processes
-from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl import driver as opencl
 
 AUTO = "auto"
@@ -43,9 +39,9 @@ class Backend:
     `language` names the source that it compiles, `compiler` the flags that it understands, and
     `cuda_compiler` what compiles CUDA: NVRTC understands flags of nvcc. `device` is None where only
     an architecture of CUDA was named. `arch` is the architecture to compile for. `cache` is what a
-    run finds in the device's caches, WARM or COLD. With `arch_specific`, kernels may use what only
-    devices of exactly this architecture have (sm_90a). Where it `is_locked`, this process has the
-    device's lock already.
+    run finds in the device's caches, WARM or COLD, and `clock` BOOST or SUSTAINED. With
+    `arch_specific`, kernels may use what only devices of exactly this architecture have (sm_90a).
+    Where it `is_locked`, this process has the device's lock already.
     """
 
     language: str
@@ -54,6 +50,7 @@ class Backend:
     device: ListedDevice | None = None
     arch: str | None = None
     cache: str = WARM
+    clock: str = BOOST
     arch_specific: bool = False
     cuda_compiler: str = NVCC
     is_locked: bool = False
@@ -66,7 +63,11 @@ class Backend:
     def open_device(self) -> Device:
         """Open the device in this process."""
         if self.device is not None and self.device.interface == OPENCL:
-            return opencl_device.OpenClDevice(self.device, self.cache)
+            from harness.measure.opencl.device import OpenClDevice  # here: CUDA never needs it
+
+            return OpenClDevice(self.device, self.cache)
+        from harness.measure.cuda.device import CudaDevice  # here: OpenCL never needs it
+
         return CudaDevice(self.cache, self.device)
 
     def open_compiler(self) -> Compiler:
@@ -119,6 +120,8 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
     requested backend cannot run.
     """
     if requested not in (AUTO, *_INTERFACES):
+        from harness.core.options import BACKENDS  # here: device processes have no options
+
         raise UsageError(f"there is no backend `{requested}`; {suggestion(requested, BACKENDS)}")
     words = names_in(names)
     if "" in words:
@@ -398,5 +401,7 @@ def _host_compiler(language: str) -> str:
 
 def _flags_advice() -> str:
     """Name the variables that may have changed the architecture to compile for."""
+    from harness.measure.cuda.nvcc import ENVIRONMENT  # here: OpenCL never needs it
+
     names = [name for name in ENVIRONMENT if os.environ.get(name)]
     return f"Unset {', '.join(names)}: flags may name another architecture. " if names else ""

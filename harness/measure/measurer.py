@@ -101,7 +101,7 @@ def sampling_of(spec: Spec, defaults: Mapping[str, float] = MappingProxyType({})
 
     `defaults` are the device's, for what the space does not say.
     """
-    others = {"timeout_s", "cache", "energy"}
+    others = {"timeout_s", "cache", "clock", "energy"}
     stated = spec.measure.model_dump(exclude=others, exclude_none=True)
     return Sampling(**{**defaults, **stated})
 

@@ -54,55 +54,46 @@ class Surrogate:
         self.logs = self.medians.copy()
         self.evidence = 0.0
 
+    @property
+    def variance(self) -> float:
+        """The variance of an output about which nothing is known."""
+        return float(np.exp(self.logs[-2]))
+
+    @property
+    def noise(self) -> float:
+        """The variance of a measurement."""
+        return float(np.exp(self.logs[-1])) + _JITTER
+
     def fit(self, points: Array, outputs: Array, learn: bool = True) -> None:
         """Condition on standardised outputs, shape (points,); `learn` also fits length scales,
         variance and noise, from their current values and to the first 128 points."""
         if learn:
             self._learn(points[:_LEARNT_FROM], outputs[:_LEARNT_FROM])
-        self._known, self._outputs = points, outputs
-        self._points = self._scaled(points)
-        self._factor = _factored(self._noisy(self._points))
-        self._weights, _ = scipy.linalg.lapack.dpotrs(self._factor, outputs, lower=True)
+        self.points = self.scaled(points)
+        self.factor = _factored(self._noisy(self.points))
+        self._weights, _ = scipy.linalg.lapack.dpotrs(self.factor, outputs, lower=True)
 
-    def believe(self, points: Array) -> None:
-        """Condition also on points, as if each were measured with its predicted mean; that leaves
-        all means as they are."""
-        means = self.means(points)
-        self.fit(np.vstack([self._known, points]), np.append(self._outputs, means), learn=False)
-
-    def predict(self, points: Array) -> tuple[Array, Array]:
-        """Predict mean and standard deviation at points, each of shape (points,)."""
-        covariance = self._covariance(self._scaled(points), self._points)
-        return self._means(covariance), self._deviations(covariance)
+    def predict(self, points: Array) -> Prediction:
+        """Predict mean and standard deviation at points."""
+        return Prediction(self, points)
 
     def means(self, points: Array) -> Array:
-        """Predict the mean at points; deviations take most of the time of `predict`."""
-        return self._means(self._covariance(self._scaled(points), self._points))
+        """Predict the mean at points, shape (points,); deviations take most of the time of
+        `predict`."""
+        return self.means_of(self.covariance(self.scaled(points), self.points))
 
-    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
-        """Return the index of the point of the greatest expected improvement on `best`, and that
-        improvement; `shifts` are added to the predicted means."""
-        means, deviations = self.predict(points)
-        gains = _expected_improvement(means + shifts, deviations, best)
-        return int(gains.argmax()), float(gains.max())
-
-    def _means(self, covariance: Singles) -> Array:
+    def means_of(self, covariance: Singles) -> Array:
+        """Compute the means of points from their covariance with the measured ones."""
         means: Singles = covariance @ self._weights.astype(np.float32)
         return means.astype(np.float64)
 
-    def _deviations(self, covariance: Singles) -> Array:
-        factor = self._factor.astype(np.float32)
-        explained, _ = scipy.linalg.lapack.strtrs(factor, covariance.T, lower=True)
-        rest: Singles = float(np.exp(self.logs[-2])) - np.einsum("ij,ij->j", explained, explained)
-        return np.sqrt(np.maximum(rest, _LEAST_VARIANCE)).astype(np.float64)
-
     def _noisy(self, scaled: Singles) -> Array:
         """Compute the covariance of points with each other, with noise."""
-        covariance = self._covariance(scaled, scaled).astype(np.float64)
-        covariance[np.diag_indices_from(covariance)] += np.exp(self.logs[-1]) + _JITTER
+        covariance = self.covariance(scaled, scaled).astype(np.float64)
+        covariance[np.diag_indices_from(covariance)] += self.noise
         return covariance
 
-    def _scaled(self, points: Array) -> Singles:
+    def scaled(self, points: Array) -> Singles:
         """Divide points by the length scales, so that the covariance depends on the distance.
 
         Single precision, whose error is well below the noise: a proposal compares hundreds of
@@ -111,13 +102,16 @@ class Surrogate:
         scaled = points * (_ROOT_5 / np.exp(self.logs[self._groups]))
         return np.asarray(scaled, dtype=np.float32)
 
-    def _covariance(self, scaled: Singles, others: Singles) -> Singles:
+    def covariance(self, scaled: Singles, others: Singles) -> Singles:
         """Compute the covariance of points with others, without noise."""
         squares: Singles = scaled @ (-2 * others).T
         squares += np.square(scaled).sum(axis=1)[:, None]
         squares += np.square(others).sum(axis=1)
-        apart: Singles = np.sqrt(np.maximum(squares, 0))
-        decay: Singles = np.exp(-apart) * np.float32(np.exp(self.logs[-2]))
+        # In place: to allocate a large array takes as long as to compute it.
+        apart: Singles = np.sqrt(np.maximum(squares, 0, out=squares), out=squares)
+        decay: Singles = np.negative(apart)
+        np.exp(decay, out=decay)
+        decay *= np.float32(self.variance)
         covariance: Singles = ((apart / np.float32(3) + 1) * apart + 1) * decay
         return covariance
 
@@ -172,6 +166,47 @@ class Surrogate:
         return float(fit + 0.5 * off @ off), -0.5 * gradient + off / self.widths
 
 
+class Prediction:
+    """What a Gaussian process predicts at points: their means and deviations, shape (points,)."""
+
+    def __init__(self, process: Surrogate, points: Array) -> None:
+        self._process = process
+        self._points = process.scaled(points)
+        covariance = process.covariance(self._points, process.points)
+        self.means = process.means_of(covariance)
+        factor = process.factor.astype(np.float32)
+        self._explained, _ = scipy.linalg.lapack.strtrs(factor, covariance.T, lower=True)
+        explained = np.einsum("ij,ij->j", self._explained, self._explained)
+        self._variances: Singles = process.variance - explained
+
+    @property
+    def deviations(self) -> Array:
+        """The standard deviations."""
+        return np.sqrt(np.maximum(self._variances, _LEAST_VARIANCE)).astype(np.float64)
+
+    def believe(self, index: int) -> None:
+        """Condition also on one of the points, as if it were measured with its predicted mean.
+
+        That leaves all means as they are, so that the factor grows by a row and nothing is fitted
+        anew.
+        """
+        covariance = self._process.covariance(self._points[[index]], self._points)
+        row: Singles = covariance - self._explained[:, [index]].T @ self._explained
+        row /= np.sqrt(max(float(self._variances[index]), 0.0) + self._process.noise)
+        self._explained = np.vstack([self._explained, row])
+        self._variances -= np.square(row[0])
+
+    def improvements(self, shifts: Array, best: float) -> Array:
+        """Compute how far below the best an output is expected to fall (Jones, Schonlau, Welch,
+        "Efficient Global Optimization of Expensive Black-Box Functions", 1998); `shifts` are added
+        to the means."""
+        deviations = self.deviations
+        gap = (best - self.means - shifts) / deviations
+        density = np.exp(-0.5 * gap**2) / np.sqrt(2 * np.pi)
+        improvements: Array = deviations * (gap * scipy.special.ndtr(gap) + density)
+        return improvements
+
+
 @lru_cache(maxsize=4)
 def _pairs(count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Return the rows and the columns below the diagonal of a square matrix."""
@@ -212,12 +247,3 @@ def standardised(times_s: Array) -> Array:
     spread = float(logs.std())
     centred: Array = logs - logs.mean()
     return centred / spread if spread > 0 else centred
-
-
-def _expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
-    """Compute how far below the best an output is expected to fall (Jones, Schonlau, Welch,
-    "Efficient Global Optimization of Expensive Black-Box Functions", 1998)."""
-    gap = (best - mean) / deviation
-    density = np.exp(-0.5 * gap**2) / np.sqrt(2 * np.pi)
-    improvement: Array = deviation * (gap * scipy.special.ndtr(gap) + density)
-    return improvement

@@ -106,8 +106,8 @@ class Regression:
         tree is pruned where it removes less than `alpha` for each leaf more. `columns` has the
         shape (rows, columns), of finite numbers that are distinct in float32."""
         # On standardised numbers: a large offset would drown the sums of squares.
-        mean, deviation = float(values.mean()), float(values.std())
-        deviation = deviation or 1.0  # all values are equal
+        mean = float(values.mean())
+        deviation = values.std() or 1.0  # 1 where all values are equal
         tree = fitted_tree(
             _plain(columns),
             (values - mean) / deviation,
@@ -119,7 +119,7 @@ class Regression:
         )
         counts = np.array(tree.n_node_samples)
         # Rounding may leave a pure node's impurity just below 0.
-        sse = np.maximum(tree.impurity, 0) * counts.astype(np.float64) * deviation**2
+        sse = np.maximum(tree.impurity, 0) * counts * deviation**2
         return cls(NodeArrays.of(tree), counts, tree.value[:, 0, 0] * deviation + mean, sse)
 
     def leaves(self, columns: Array) -> Indices:
@@ -170,11 +170,14 @@ def fitted_tree(
     """Fit scikit-learn's tree to columns in single precision, and return its arrays.
 
     Its checks of arguments take more than half the time of a small tree, and thousands are grown;
-    a new random state takes ten times as long as to seed one again.
+    a new random state takes ten times as long as to seed one again. Weights of 1 are none: their
+    check takes twice as long as such a tree.
     """
     from sklearn import config_context  # here: it takes half a second to load
     from sklearn.tree import DecisionTreeRegressor
 
+    if np.all(weights == 1):
+        weights = None
     _STATE.seed(seed)
     with config_context(skip_parameter_validation=True):
         model = DecisionTreeRegressor(random_state=_STATE, **parameters)

@@ -315,7 +315,7 @@ def t4_texts(
 
     `techniques` are what asked for each measurement.
     """
-    names = ("device", "backend", "platform", "driver", "compiler", "cache", "timer")
+    names = ("device", "backend", "platform", "driver", "compiler", "cache", "timer", "clock")
     metadata: dict[str, Any] = {
         "kernel": name,
         **{name: getattr(environment, name) for name in names},

@@ -37,7 +37,16 @@ from sqlalchemy import (
 )
 
 from harness.core.observations import WorstElement
-from harness.core.records import COLD, DEVICE_TIMER, HOST_TIMER, WARM, Outcome, StopReason
+from harness.core.records import (
+    BOOST,
+    COLD,
+    DEVICE_TIMER,
+    HOST_TIMER,
+    SUSTAINED,
+    WARM,
+    Outcome,
+    StopReason,
+)
 from harness.results import stock
 from harness.results.notes import (
     Features,
@@ -50,7 +59,7 @@ from harness.results.notes import (
     Whole,
 )
 
-VERSION = 14
+VERSION = 16
 
 CROSS = "cross"
 SEARCHED = ("search", CROSS)
@@ -131,6 +140,7 @@ environments = Table(
     _required("compiler", Text),
     _word("cache", WARM, COLD),
     _word("timer", DEVICE_TIMER, HOST_TIMER),
+    _word("clock", BOOST, SUSTAINED),
 )
 
 spaces = Table(

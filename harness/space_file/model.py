@@ -25,7 +25,7 @@ from pydantic import (
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.kernel_name import check_kernel_name
-from harness.core.records import Input, Statistic
+from harness.core.records import SUSTAINED, Input, Statistic
 from harness.space_file.compiler import CompilersModel
 from harness.space_file.input_ranges import MOST_INPUTS, FeatureRange
 from harness.space_file.messages import StrictModel
@@ -260,6 +260,17 @@ class KernelMeasure(Measure):
     cache: Literal["cold", "warm"] | None = None
     """what a timed run finds in the device's caches: what the run before left (`warm`), or none of
     it (`cold`); by default cold on a GPU, warm on a CPU"""
+    clock: Literal["boost", "sustained"] = "boost"
+    """measure at the highest clock of the device (`boost`), or at the clock that it keeps after a
+    second of the same work (`sustained`)"""
+
+    @model_validator(mode="after")
+    def _sustained_without_time(self) -> KernelMeasure:
+        if self.clock == SUSTAINED and self.warmup_time_s is not None:
+            raise ValueError(
+                "`clock: sustained` warms up until the clock is steady; leave `warmup_time_s` out"
+            )
+        return self
 
 
 class Work(StrictModel):

@@ -1,16 +1,13 @@
 """`import harness`: the public names, tuning from Python, and what its results show."""
 
-from __future__ import annotations
-
 import dataclasses
+import inspect
 import json
 import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,8 +20,6 @@ from harness.stats.timing import TimeRatio
 from tests.helpers.commands import check as check_command
 from tests.helpers.commands import replay as replay_command
 from tests.helpers.replays import HOST, RECORDED, FormulaMeasurer, ran, write_recording
-
-Capture = pytest.CaptureFixture[str]
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,18 +52,18 @@ MEMBERS = [
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def recorded(tmp_path_factory):
     """A space and its recording."""
     return write_recording(tmp_path_factory.mktemp("recorded"), RECORDED)
 
 
 @pytest.fixture(scope="module")
-def tune(recorded: tuple[Path, Path]) -> Callable[..., harness.TuneResults]:
+def tune(recorded):
     """Tune the recorded space into the database that all tests of this module share."""
     space, recording = recorded
     database = space.parent / "results.db"
 
-    def tuned(**options: Any) -> harness.TuneResults:
+    def tuned(**options):
         defaults = {"space": space, "database": database, "test_limit": 8, "progress": False}
         return harness.replay(recording, **defaults | options)
 
@@ -76,14 +71,14 @@ def tune(recorded: tuple[Path, Path]) -> Callable[..., harness.TuneResults]:
 
 
 @pytest.fixture(scope="module")
-def results(tune: Callable[..., harness.TuneResults]) -> harness.TuneResults:
+def results(tune):
     return tune()
 
 
 # ------------------------------------------------------------------------ the public names
 
 
-def test_public_names_are_these_and_documented() -> None:
+def test_public_names_are_these_and_documented():
     page = (ROOT / "docs/reference/python.md").read_text(encoding="utf-8")
     options = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
     flags = make_parser("tune")._option_string_actions
@@ -96,18 +91,15 @@ def test_public_names_are_these_and_documented() -> None:
         assert name in named or f"is `{name}" in options or name == "space", name
 
 
-def test_arguments_of_tune_and_members_of_results_are_these() -> None:
-    import inspect
-
+def test_arguments_of_tune_and_members_of_results_are_these():
     assert list(inspect.signature(harness.tune).parameters) == OPTIONS
     of_replay = ["recording", *OPTIONS[: OPTIONS.index("reduce")]]
     assert list(inspect.signature(harness.replay).parameters) == of_replay
-    assert sorted(name for name in dir(harness.TuneResults) if name[0] != "_") == sorted(
-        set(MEMBERS) - {"stored"}
-    )
+    members = {name for name in dir(harness.TuneResults) if not name.startswith("_")}
+    assert members == set(MEMBERS) - {"stored"}
 
 
-def test_importing_harness_loads_nothing_else() -> None:
+def test_importing_harness_loads_nothing_else():
     code = (
         "import sys, harness\n"
         "assert not {'numpy', 'pandas', 'pydantic', 'sqlalchemy', 'rich'} & set(sys.modules)\n"
@@ -122,12 +114,7 @@ def test_importing_harness_loads_nothing_else() -> None:
 # ------------------------------------------------------------------------------- tuning
 
 
-def test_python_and_the_command_share_one_database(
-    tune: Callable[..., harness.TuneResults],
-    results: harness.TuneResults,
-    recorded: tuple[Path, Path],
-    capsys: Capture,
-) -> None:
+def test_python_and_the_command_share_one_database(tune, results, recorded, capsys):
     space, recording = recorded
     database = space.parent / "results.db"
     command = [str(recording), "--spec", str(space), "--database", str(database), "--quiet"]
@@ -139,9 +126,7 @@ def test_python_and_the_command_share_one_database(
     assert found.best == results.best == again.best
 
 
-def test_callers_random_numbers_stay_as_they_were(
-    tune: Callable[..., harness.TuneResults], results: harness.TuneResults
-) -> None:
+def test_callers_random_numbers_stay_as_they_were(tune, results):
     import numpy as np
 
     before, state = random.getstate(), np.random.get_state()[1]
@@ -150,20 +135,17 @@ def test_callers_random_numbers_stay_as_they_were(
     assert (np.random.get_state()[1] == state).all()
 
 
-def test_error_is_that_of_the_command(tmp_path: Path) -> None:
+def test_error_is_that_of_the_command(tmp_path):
     with pytest.raises(harness.HarnessError, match=r"missing\.yaml does not exist"):
         harness.tune(tmp_path / "missing.yaml")
     with pytest.raises(harness.HarnessError, match="name a space"):
         harness.tune()
-    with pytest.raises(TypeError, match=r"tune\(\) takes no `replay` now: use "):
-        harness.tune("space.yaml", replay="r.csv")  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"no argument `max_time`; did you mean `max_time_s`\?"):
-        harness.tune("space.yaml", max_time=3)  # type: ignore[call-arg]
+    for option, message in (("replay", "`replay`"), ("max_time", "`max_time_s`")):
+        with pytest.raises(TypeError, match=message):
+            harness.tune("space.yaml", **{option: 3})
 
 
-def test_a_space_is_checked_as_by_the_command(
-    recorded: tuple[Path, Path], tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_space_is_checked_as_by_the_command(recorded, tmp_path, capsys):
     space, _ = recorded
     checked = harness.check(space, no_compile=True)
     assert check_command([str(space), "--no-compile", "--json"]) == 0
@@ -174,9 +156,9 @@ def test_a_space_is_checked_as_by_the_command(
     broken = checked.model_copy(update={"why_run_failed": "default FAILED on 1 of 2 inputs"})
     assert not broken.is_ok
     assert str(broken) == f"{checked.name}: FAILED\ndefault FAILED on 1 of 2 inputs"
-    with pytest.raises(harness.HarnessError, match=r"^`no_compile` does not go with `backend`, "):
+    with pytest.raises(harness.HarnessError, match="`no_compile`"):
         harness.check(space, no_compile=True, run=True)
-    with pytest.raises(TypeError, match="no argument `jsn`; "):
+    with pytest.raises(TypeError, match="`jsn`"):
         harness.check(space, jsn=True)
     space = tmp_path / "bad.yaml"
     space.write_text("kernel: {}")
@@ -187,31 +169,22 @@ def test_a_space_is_checked_as_by_the_command(
 # ------------------------------------------------------------------------------- results
 
 
-SEEDS_OF_LISTS = (
-    r"^seed_configurations: must be a mapping .*, or a list of them, but is \[\['BLOCK'\]\]$"
-)
-
-
-def test_an_error_names_arguments_not_options(recorded: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_error_names_arguments_not_options(recorded, tmp_path):
     space, recording = recorded
     (tmp_path / "own.db").write_bytes(recording.read_bytes())
-    with pytest.raises(harness.HarnessError, match=r"^RECORDING and `database` are both "):
+    with pytest.raises(harness.HarnessError, match="RECORDING and `database`"):
         harness.replay(tmp_path / "own.db", space=space, database=tmp_path / "own.db")
-    with pytest.raises(harness.HarnessError, match=SEEDS_OF_LISTS):
-        harness.replay(recording, space=space, seed_configurations=[["BLOCK"]])  # type: ignore[list-item]
+    with pytest.raises(harness.HarnessError, match="seed_configurations"):
+        harness.replay(recording, space=space, seed_configurations=[["BLOCK"]])
     command = "run: python -m harness tune x.yaml --database DB; leave out --no-cross or --json"
-    assert TuneOptions.in_python(command) == (
-        "run: python -m harness tune x.yaml --database DB; leave out `cross=False` or --json"
-    )
+    assert TuneOptions.in_python(command) == command.replace("--no-cross", "`cross=False`")
 
 
-def test_ctrl_c_keeps_everything_and_says_how_to_continue(
-    recorded: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_ctrl_c_keeps_everything_and_says_how_to_continue(recorded, tmp_path, monkeypatch, capsys):
     space, recording = recorded
     database, real = tmp_path / "r.db", ProgressDisplay.test
 
-    def interrupted(display: ProgressDisplay, progress: Any) -> None:
+    def interrupted(display, progress):
         real(display, progress)
         if progress.plan.problem == Input({"m": 4096, "n": 64}):
             raise KeyboardInterrupt
@@ -219,30 +192,27 @@ def test_ctrl_c_keeps_everything_and_says_how_to_continue(
     monkeypatch.setattr(ProgressDisplay, "test", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         harness.replay(recording, space=space, database=database)
-    assert str(caught.value) == (
-        f"all measurements are kept in {database}. To continue, call replay again with the same "
-        "arguments; to see them, open_results"
-    )
+    assert f"in {database}. To continue, call replay again" in str(caught.value)
     assert caught.value.__suppress_context__, "no traceback into the search"
     assert "Best so far" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["r.db"]
     (found,) = harness.open_results(database)
-    assert [report.problem for report in found.inputs if report.measured] == [
-        Input({"m": 64, "n": 4096})
-    ]
+    measured = [report.problem for report in found.inputs if report.measured]
+    assert measured == [Input({"m": 64, "n": 4096})]
 
 
-def test_results_are_short_in_shells_and_a_table_in_notebooks(results: harness.TuneResults) -> None:
+def test_results_are_short_in_shells_and_a_table_in_notebooks(results, monkeypatch):
     lines = repr(results).splitlines()
     assert lines[0].startswith("formula on recording.csv")
     assert len(lines) == 3, "a title, and a line for each input"
+    monkeypatch.setattr(harness.TuneResults, "title", "<script>")
     shown = results._repr_html_()
-    assert shown.startswith("<p><b>formula on recording.csv")
+    assert shown.startswith("<p><b>&lt;script&gt;")
     assert shown.count("<tr") == 3, "a head, and a row for each input"
     assert "4096" in shown
 
 
-def test_a_best_within_noise_is_the_default_everywhere(results: harness.TuneResults) -> None:
+def test_a_best_within_noise_is_the_default_everywhere(results):
     """As in the table that the commands print."""
     default, other = results.stored.default, results.inputs[0].best
     assert other is not None
@@ -257,22 +227,21 @@ def test_a_best_within_noise_is_the_default_everywhere(results: harness.TuneResu
     assert found.table().loc[0, list(default)].to_dict() == dict(default)
 
 
-def test_an_input_prints_as_a_few_lines(results: harness.TuneResults) -> None:
-    printed = str(results.inputs[0]).splitlines()
+def test_an_input_prints_as_a_few_lines(results):
+    report = results.inputs[0]
+    printed = str(report).splitlines()
     head = ["m=64, n=4096", "recommended", "time", "default", "speed-up"]
     assert [line.split(":")[0].strip() for line in printed] == head
-    assert all(len(line) <= 100 for line in printed)
+    assert max(map(len, printed)) <= 100
     config, time, default, speedup = (line.split(":", 1)[1].strip() for line in printed[1:])
-    best = results.inputs[0].recommended
-    assert best is not None
-    for name, value in best.config.items():
+    for name, value in report.recommended.config.items():
         assert (f"{name}={value}" in config) == (value != results.stored.default[name])
-    assert re.fullmatch(r"\S+ (ms|us)( \+- .*)?", time)
-    assert re.fullmatch(r"\S+ (ms|us)( \+- .*)?", default)
+    for text in (time, default):
+        assert re.fullmatch(r"\S+ (ms|us)( \+- .*)?", text)
     assert re.fullmatch(r"\d+\.\d\dx \[.*\]|within noise|default is best", speedup)
 
 
-def test_an_input_whose_default_fails_prints_its_outcome(results: harness.TuneResults) -> None:
+def test_an_input_whose_default_fails_prints_its_outcome(results):
     default = Config(results.stored.default)
     wrong = Measurement(default, results.inputs[0].problem, Outcome.WRONG_RESULT, message="y")
     failed = {"baseline": None, "speedup": None, "failed_baselines": {"default": wrong}}
@@ -280,14 +249,7 @@ def test_an_input_whose_default_fails_prints_its_outcome(results: harness.TuneRe
     assert "    default:     wrong_result\n" in printed
 
 
-def test_html_escapes_names(results: harness.TuneResults, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness.TuneResults, "title", "<script>")
-    shown = results._repr_html_()
-    assert "<script>" not in shown
-    assert "&lt;script&gt;" in shown
-
-
-def test_tables_have_a_row_for_each_input_and_measurement(results: harness.TuneResults) -> None:
+def test_tables_have_a_row_for_each_input_and_measurement(results):
     table = results.table()
     assert len(table) == 2
     first = results.best[Input({"m": 64, "n": 4096})]
@@ -300,7 +262,7 @@ def test_tables_have_a_row_for_each_input_and_measurement(results: harness.TuneR
     assert set(measured["m"]) == {64, 4096}
 
 
-def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path: Path) -> None:
+def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path):
     (tmp_path / "kernel.cl").write_text("kernel time_s")
     (tmp_path / "kernel.py").write_text(HOST)
     space = harness.make_space(
@@ -324,26 +286,26 @@ def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path: Path) -> 
     assert set(table["config.time_s"]) <= {1, 2}
 
 
-def test_plots_are_pictures_that_can_be_saved(results: harness.TuneResults, tmp_path: Path) -> None:
+def test_plots_are_pictures_that_can_be_saved(results, tmp_path):
     environment = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
     campaign = dataclasses.replace(results.stored.campaign, environment=environment)
     timed = harness.TuneResults(dataclasses.replace(results.stored, campaign=campaign))
     for name in ("boxes", "seconds"):
         assert timed.plot(name).svg.startswith("<svg")
-        with pytest.raises(harness.HarnessError, match="a recording answered"):
+        with pytest.raises(harness.HarnessError, match="a recording"):
             results.plot(name)
     picture, path = results.plot("search"), tmp_path / "search.svg"
-    assert picture._repr_svg_().startswith("<svg")
-    assert picture.save(path).read_text().endswith(picture.svg)
+    assert picture._repr_svg_() == picture.svg
     assert "currentColor" not in picture.svg
-    assert picture.save(path) == path, "its own file is replaced"
-    with pytest.raises(harness.HarnessError, match=r"ends in \.svg"):
+    for _ in range(2):  # its own file is replaced
+        assert picture.save(path).read_text().endswith(picture.svg)
+    with pytest.raises(harness.HarnessError, match=r"\.svg"):
         picture.save(tmp_path / "search.png")
     path.write_text("mine")
-    with pytest.raises(harness.HarnessError, match="already exists and was not written by"):
+    with pytest.raises(harness.HarnessError, match="already exists"):
         picture.save(path)
     assert "<html" in results.report(tmp_path / "page.html").read_text()
-    with pytest.raises(harness.HarnessError, match=r"no plot `serch`; did you mean `search`\?"):
+    with pytest.raises(harness.HarnessError, match="`search`"):
         results.plot("serch")
 
 
@@ -360,7 +322,7 @@ NAN, INF = float("nan"), float("inf")
         ("seed_configurations", None), ("warm_start", [3]), ("fresh", 1),
     ],
 )  # fmt: skip
-def test_argument_of_another_type_is_an_error_that_names_it(name: str, value: Any) -> None:
+def test_argument_of_another_type_is_an_error_that_names_it(name, value):
     arguments = {"space": "spaces/mvmul.yaml", name: value}
     with pytest.raises(harness.HarnessError, match=f"^{name}: must be .*, but is "):
         harness.tune(**arguments)

@@ -18,11 +18,11 @@ from numpy import float32
 from harness.api.spaces import host_text, load_space, make_space
 from harness.core.errors import SpecError, UsageError
 from harness.core.modules import load_module
-from harness.core.records import Input, Measurement, Outcome
+from harness.core.records import Input, Outcome
 from harness.measure.choose import open_measurer
 from harness.measure.trial.host_module import HostModule
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec, read_document
+from harness.space_file import read_document
 
 ROOT = Path(__file__).parents[2]
 FACTOR = 3
@@ -49,7 +49,7 @@ def reference(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"y": FACTOR * arguments["x"]}
 
 
-def with_a_table(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def with_a_table(arguments):
     return {"y": TABLE}
 
 
@@ -64,7 +64,7 @@ def build(config: Mapping[str, Any], features: Mapping[str, int]) -> Any:
     return scaled
 
 
-def scale(**changes: Any) -> Spec:
+def scale(**changes):
     keys: dict[str, Any] = {
         "name": "scale",
         "kernel": {"function": "scale", "source": SOURCE, "host": [arguments, reference]},
@@ -75,18 +75,18 @@ def scale(**changes: Any) -> Spec:
     return make_space(**keys | changes)
 
 
-def faults(**changes: Any) -> list[str]:
+def faults(**changes):
     with pytest.raises(SpecError) as raised:
         scale(**changes)
     return [fault.text for fault in raised.value.faults]
 
 
-def test_number_too_large_for_a_space_is_a_fault() -> None:
+def test_number_too_large_for_a_space_is_a_fault():
     with pytest.raises(SpecError, match=r"n: must lie between -2\*\*53 and"):
         scale(inputs={"n": [10**400]})
 
 
-def test_space_in_python_is_the_space_of_the_file(tmp_path: Path) -> None:
+def test_space_in_python_is_the_space_of_the_file(tmp_path):
     spec = scale()
     (tmp_path / "scale.cl").write_text(SOURCE)
     (tmp_path / "scale.py").write_text(spec.host_text)
@@ -105,7 +105,7 @@ def test_space_in_python_is_the_space_of_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["mvmul", "blur_gcc"])
-def test_data_of_a_file_as_arguments_is_its_space(name: str) -> None:
+def test_data_of_a_file_as_arguments_is_its_space(name):
     path = ROOT / "spaces" / f"{name}.yaml"
     loaded, made = load_space(path), make_space(folder=path.parent, **read_document(path).data)
     assert (made.space_sha256, made.inputs) == (loaded.space_sha256, loaded.inputs)
@@ -121,20 +121,21 @@ def test_data_of_a_file_as_arguments_is_its_space(name: str) -> None:
     ],
     ids=["product", "array", "generator", "as in a file"],
 )
-def test_inputs_are_products_or_any_iterable(inputs: Any) -> None:
+def test_inputs_are_products_or_any_iterable(inputs):
     assert scale(inputs=inputs).inputs == (Input({"n": 1, "m": 7}), Input({"n": 2, "m": 7}))
 
 
-def build_that_raises(config: Mapping[str, Any], features: Mapping[str, int]) -> Any:
+def build_that_raises(config, features):
     step = config["STEP"]
     raise ValueError(f"no {step}")
 
 
-def build_for_two(config: Mapping[str, Any], features: Mapping[str, int]) -> Any:
+def build_for_two(config, features):
     return lambda x, y: config["STEP"]
 
 
-def test_faults_of_copied_functions_name_their_key_and_the_text_of_the_line() -> None:
+@pytest.mark.usefixtures("kernels_here")
+def test_faults_of_copied_functions_name_their_key_and_the_text_of_the_line():
     members = {"arguments": arguments, "reference": reference}
     with pytest.raises(SpecError) as raised:
         callable_of(members)
@@ -150,7 +151,7 @@ def test_faults_of_copied_functions_name_their_key_and_the_text_of_the_line() ->
     assert refused.message.endswith("argument: 'y'; it is called with one dict of all arguments")
 
 
-def test_fault_names_the_keys_where_there_is_no_line() -> None:
+def test_fault_names_the_keys_where_there_is_no_line():
     assert faults(launch={"group": ["BLOC"], "grid": [1]})[0].startswith("launch.group.0: `BLOC`")
     assert faults(inputs={"n": [3, 3]}) == [
         "inputs.values.1: the input (n=3) is there already, as inputs.values.0; give each input "
@@ -162,7 +163,7 @@ def test_fault_names_the_keys_where_there_is_no_line() -> None:
     ]
 
 
-def test_data_that_no_file_could_hold_is_a_fault() -> None:
+def test_data_that_no_file_could_hold_is_a_fault():
     (fault,) = faults(measure=object())
     assert fault.startswith('measure: must be a mapping of keys to values, but got "<object object')
     assert faults(parameters={1: [1, 2]}) == ["parameters.1: must be a text, but got 1"]
@@ -170,14 +171,14 @@ def test_data_that_no_file_could_hold_is_a_fault() -> None:
     assert fault.startswith("inputs.values.0.n: must be a number or a text, but got ")
 
 
-def test_same_functions_give_the_same_file_and_the_kernel_its_text() -> None:
+def test_same_functions_give_the_same_file_and_the_kernel_its_text():
     one, other = scale(), scale(inputs={"n": 5})
     assert one.host == other.host
     assert list(one.sources) == ["opencl"]
     assert one.sources["opencl"].text == SOURCE
 
 
-def test_functions_are_copied_with_what_they_use() -> None:
+def test_functions_are_copied_with_what_they_use():
     spec = scale()
     host = HostModule(spec.host)
     problem = Input({"n": 4})
@@ -191,15 +192,15 @@ def with_locals(arguments: Mapping[str, Any], scale: float = FACTOR) -> dict[str
 
 
 @functools.lru_cache(maxsize=2)
-def compiled_for(step: int) -> int:
+def compiled_for(step):
     return step * 2
 
 
-def build_with_decorated(config: Mapping[str, Any], features: Mapping[str, int]) -> Any:
+def build_with_decorated(config, features):
     return lambda arguments: compiled_for(config["STEP"])
 
 
-def test_decorated_functions_are_copied_with_their_decorators(tmp_path: Path) -> None:
+def test_decorated_functions_are_copied_with_their_decorators(tmp_path):
     text = host_text({"build": build_with_decorated}, "kernel.python")
     assert "import functools as functools\n" in text
     assert "@functools.lru_cache(maxsize=2)\ndef compiled_for(" in text
@@ -212,35 +213,35 @@ def test_decorated_functions_are_copied_with_their_decorators(tmp_path: Path) ->
         host_text({"reference": doubled}, "kernel.python")
 
 
-def test_messages_of_a_callable_name_its_key() -> None:
+def test_messages_of_a_callable_name_its_key():
     with pytest.raises(UsageError, match=r"kernel\.python: `builds` is no name here; did you mean"):
         scale(kernel={"python": {"builds": build}})
     with pytest.raises(UsageError, match=r"kernel\.python: lists functions such as"):
         scale(kernel={"python": [build, 3]})
 
 
-def test_variables_of_a_function_are_no_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_a_function_are_no_notebooks(monkeypatch):
     monkeypatch.setitem(with_locals.__globals__, "sum", max)
     text = host_text({"reference": with_locals})
     assert f"FACTOR = {FACTOR}\n" in text
     assert "from builtins import max as sum\n" in text, "a notebook's `sum` hides Python's"
 
 
-def test_mapping_gives_functions_other_names_and_constants() -> None:
+def test_mapping_gives_functions_other_names_and_constants():
     text = host_text({"arguments": arguments, "reference": reference, "expected": reference})
     assert text.count("def reference") == 1
     assert "expected = reference" in text
     assert "SCRATCH = ('t',)" in host_text({"arguments": arguments, "SCRATCH": ("t",)})
 
 
-def test_a_misspelled_name_of_the_host_mapping_is_an_error() -> None:
+def test_a_misspelled_name_of_the_host_mapping_is_an_error():
     host = {"arguments": arguments, "reference": reference, "INOUTS": ("y",)}
     with pytest.raises(UsageError, match="`INOUTS` is no name here; did you mean `INOUT`"):
         scale(kernel={"function": "scale", "source": SOURCE, "host": host})
 
 
-def test_what_cannot_be_copied_is_named() -> None:
-    def inner() -> None:
+def test_what_cannot_be_copied_is_named():
+    def inner():
         print(made)
 
     made = 3
@@ -256,7 +257,7 @@ def test_what_cannot_be_copied_is_named() -> None:
         host_text({"reference": names["typed"]})
 
 
-def test_script_without_a_guard_is_not_run_again_by_measuring_processes(tmp_path: Path) -> None:
+def test_script_without_a_guard_is_not_run_again_by_measuring_processes(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import os\n"
@@ -277,7 +278,7 @@ def test_script_without_a_guard_is_not_run_again_by_measuring_processes(tmp_path
     assert done.stdout == "True\n", done.stderr
 
 
-def callable_of(members: Mapping[str, Any]) -> Spec:
+def callable_of(members):
     return make_space(
         name="scaled",
         kernel={"python": {**members, "FRAMEWORK": "numpy"}},
@@ -286,14 +287,15 @@ def callable_of(members: Mapping[str, Any]) -> Spec:
     )
 
 
-def measured_once(spec: Spec) -> Measurement:
+def measured_once(spec):
     measurer, _ = open_measurer(spec, "auto")
     with contextlib.closing(measurer):
         space = ConstrainedSpace.of(spec, spec.inputs[0], measurer.limits, measurer.compiler)
         return measurer.measure(space, spec.inputs[0], space.default, None)
 
 
-def test_callable_of_functions_is_measured() -> None:
+@pytest.mark.usefixtures("kernels_here")
+def test_callable_of_functions_is_measured():
     spec = callable_of({"arguments": arguments, "reference": reference, "build": build})
     assert (spec.framework, spec.functions) == ("numpy", ("build",))
     found = measured_once(spec)

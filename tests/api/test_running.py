@@ -1,11 +1,6 @@
 """A request that is carried out: one plan of a campaign, made once the device is open."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -18,37 +13,32 @@ from harness.display.progress import ProgressDisplay
 from harness.options.tune import TuneOptions
 from harness.results import Store
 from harness.space_file import load_spec
-from harness.tuning import CampaignPlan
 from tests.helpers.replays import FormulaMeasurer, write_space
 
 TALL = Input({"m": 4096, "n": 64})
 
 
-def quiet() -> ProgressDisplay:
-    return ProgressDisplay(Console(quiet=True), quiet=True)
-
-
 @pytest.fixture
-def planned(tmp_path: Path) -> Callable[..., CampaignPlan]:
+def planned(tmp_path):
     """The plan of a campaign with these options, in the same database each time; with `runs`, the
     campaign runs as well."""
     space = load_spec(write_space(tmp_path))
 
-    def plan(runs: bool = False, **options: Any) -> CampaignPlan:
+    def plan(runs=False, **options):
         chosen = {"space": space, "database": str(tmp_path / "r.db"), "test_limit": 2} | options
-        request = read_request(TuneOptions(**chosen))
         devices = {"": FormulaMeasurer()}, "a test"
-        opened = mock.patch("harness.api.running.open_measurers", return_value=devices)
         carry_out = tuned if runs else open_campaign
-        with opened, carry_out(request, quiet()) as done:
+        display = ProgressDisplay(Console(quiet=True), quiet=True)
+        with (
+            mock.patch("harness.api.running.open_measurers", return_value=devices),
+            carry_out(read_request(TuneOptions(**chosen)), display) as done,
+        ):
             return done.campaign.plan
 
     return plan
 
 
-def test_a_plan_has_all_that_the_options_say_and_the_device_gives(
-    planned: Callable[..., CampaignPlan],
-) -> None:
+def test_a_plan_has_all_that_the_options_say_and_the_device_gives(planned):
     plan = planned(
         inputs="m > n", seed_configurations=[{"BLOCK": 64}], max_time_s=60.0, seed=3, cross=False
     )
@@ -64,9 +54,7 @@ def test_a_plan_has_all_that_the_options_say_and_the_device_gives(
     assert planned().options.stop_at is None
 
 
-def test_a_fresh_campaign_has_the_next_number_and_others_go_on(
-    planned: Callable[..., CampaignPlan],
-) -> None:
+def test_a_fresh_campaign_has_the_next_number_and_others_go_on(planned):
     assert planned(runs=True).number == 1
     assert planned().number == 1
     assert planned(fresh=True).number == 2
@@ -74,7 +62,7 @@ def test_a_fresh_campaign_has_the_next_number_and_others_go_on(
     assert planned().number == 2
 
 
-def test_the_campaign_is_chosen_once(planned: Callable[..., CampaignPlan]) -> None:
+def test_the_campaign_is_chosen_once(planned):
     with mock.patch.object(Store, "choose_campaign", autospec=True, return_value=7) as choose:
         assert planned().number == 7
     assert choose.call_count == 1

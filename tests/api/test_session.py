@@ -1,17 +1,12 @@
 """`harness.session`: the caller decides what is measured; it is verified, stored and judged."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import harness
-from harness.core.records import Config, Input, Outcome
+from harness.core.records import Input, Outcome
 from tests.helpers.replays import RECORDED, FormulaMeasurer, formula_s, write_recording, write_space
 
 FIRST, SECOND = Input({"m": 64, "n": 4096}), Input({"m": 4096, "n": 64})
@@ -19,18 +14,18 @@ FAILS = {"BLOCK": 16, "TILE": 2}
 """A configuration that the formula lets fail."""
 
 
-def fails(problem: Input, config: Config) -> float:
+def fails(problem, config):
     """The formula, but for one configuration."""
     is_failure = all(config[name] == value for name, value in FAILS.items())
     return float("inf") if is_failure else formula_s(problem, config)
 
 
 @pytest.fixture
-def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def opening(tmp_path, monkeypatch):
     """Open a session on a measurer by formula, in the same database each time."""
     space = write_space(tmp_path)
 
-    def open_session(measurer: FormulaMeasurer, **arguments: Any) -> Any:
+    def open_session(measurer, **arguments):
         devices = {"": measurer}, "a test"
         monkeypatch.setattr("harness.api.running.open_measurers", lambda *_: devices)
         chosen = {"database": "r.db", "test_limit": 8, "progress": False} | arguments
@@ -39,7 +34,7 @@ def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
     return open_session
 
 
-def test_it_asks_as_a_search_does_and_ends_as_tune_does(opening: Callable[..., Any]) -> None:
+def test_it_asks_as_a_search_does_and_ends_as_tune_does(opening):
     measurer = FormulaMeasurer(interleaves=True)
     with opening(measurer) as s:
         asked = []
@@ -54,7 +49,7 @@ def test_it_asks_as_a_search_does_and_ends_as_tune_does(opening: Callable[..., A
     assert finals.timing.occasions, "the best were measured again, on several occasions"
 
 
-def test_what_a_caller_makes_up_is_measured_and_learnt_from(opening: Callable[..., Any]) -> None:
+def test_what_a_caller_makes_up_is_measured_and_learnt_from(opening):
     measurer = FormulaMeasurer(fails)
     with opening(measurer) as s:
         first = s.ask()
@@ -73,47 +68,42 @@ def test_what_a_caller_makes_up_is_measured_and_learnt_from(opening: Callable[..
     assert (rows["outcome"] == "build_failed").sum() == 1
 
 
-@pytest.mark.parametrize("stops_after", [1, 14, 26])
-def test_the_same_code_continues_after_it_was_interrupted(
-    opening: Callable[..., Any], stops_after: int
-) -> None:
-    def drive(measurer: FormulaMeasurer, name: str) -> list[tuple[Input, Config]]:
+def test_the_same_code_continues_after_it_was_interrupted(opening):
+    def drive(measurer, name):
         """Ask and make up configurations in turn, on two inputs in turn; return what was asked."""
         asked = []
-        with opening(measurer, database=name, test_limit=40) as s:
-            for tile in (1, 2, 3, 4, 6, 8):
+        with opening(measurer, database=name) as s:
+            for tile in (1, 2, 3):
                 for problem in s.inputs:
                     s.measure({"BLOCK": 64, "TILE": tile, "DEPTH": tile}, problem)
-                    for _ in range(2):
-                        asked.append((problem, s.ask()))
-                        s.measure(asked[-1][1])
+                    asked.append((problem, s.ask()))
+                    s.measure(asked[-1][1])
         return asked
 
     proposed = drive(FormulaMeasurer(), "whole.db")
-    killed, rest = FormulaMeasurer(stop_after=stops_after), FormulaMeasurer()
+    killed, rest = FormulaMeasurer(stop_after=7), FormulaMeasurer()
     with pytest.raises(KeyboardInterrupt):
         drive(killed, "cut.db")
     again = drive(rest, "cut.db")
     stored = set(killed.asked)
     assert not stored & set(rest.asked), "nothing is measured twice"
-    left = [config for problem, config in proposed if problem == FIRST]
-    left = [config for config in left if (FIRST, config) not in stored]
-    assert again[0] == (FIRST, left[0]), "the search goes on where it was"
+    left = [asked for asked in proposed if asked[0] == FIRST and asked not in stored]
+    assert again[0] == left[0], "the search goes on where it was"
 
 
-def test_what_cannot_be_measured_is_refused_with_the_reason(opening: Callable[..., Any]) -> None:
+def test_what_cannot_be_measured_is_refused_with_the_reason(opening):
     illegal = {"TILE": 2, "UNROLL": 8}
     with opening(FormulaMeasurer()) as s:
         for config, reason in (
-            (illegal, r"illegal on \(m=64, n=4096\).*UNROLL <= TILE"),
-            ({"BLOCKS": 16}, "`BLOCKS` is not a parameter"),
-            ({"BLOCK": 17}, "BLOCK=17 is not one of its values"),
-            ({"BLOCK": [16]}, "BLOCK must be a bool"),
-            (None, "a mapping of parameters to values, but got None"),
+            (illegal, "UNROLL <= TILE"),
+            ({"BLOCKS": 16}, "`BLOCKS`"),
+            ({"BLOCK": 17}, "BLOCK=17"),
+            ({"BLOCK": [16]}, "must be a bool"),
+            (None, "got None"),
         ):
             with pytest.raises(harness.HarnessError, match=reason):
                 s.measure(config)
-        with pytest.raises(harness.HarnessError, match=r"m=1, n=1.* no input of the session"):
+        with pytest.raises(harness.HarnessError, match=r"m=1, n=1"):
             s.ask({"m": 1, "n": 1})
         with pytest.raises(harness.HarnessError, match="BLOCK=17"):
             s.nearest({"BLOCK": 17})
@@ -121,17 +111,17 @@ def test_what_cannot_be_measured_is_refused_with_the_reason(opening: Callable[..
         assert near["UNROLL"] <= near["TILE"]
         assert s.nearest(near) == near
         s.measure(near)
-    with pytest.raises(harness.HarnessError, match="the session has ended"):
+    with pytest.raises(harness.HarnessError, match="has ended"):
         s.ask()
     with (
-        pytest.raises(harness.HarnessError, match="leave out `validate`, `parallelism`"),
+        pytest.raises(harness.HarnessError, match="`validate`, `parallelism`"),
         opening(FormulaMeasurer(), parallelism=4),
     ):
         pass
 
 
-def test_the_caller_keeps_its_own_random_numbers(opening: Callable[..., Any]) -> None:
-    def drawn(*, asks: bool) -> list[float]:
+def test_the_caller_keeps_its_own_random_numbers(opening):
+    def drawn(*, asks):
         random.seed(3)
         np.random.seed(3)
         numbers = []
@@ -145,13 +135,13 @@ def test_the_caller_keeps_its_own_random_numbers(opening: Callable[..., Any]) ->
     assert drawn(asks=True) == drawn(asks=False)
 
 
-def test_a_session_without_a_measurement_has_no_results(opening: Callable[..., Any]) -> None:
+def test_a_session_without_a_measurement_has_no_results(opening):
     with opening(FormulaMeasurer()) as s:
         assert list(s.parameters["TILE"]) == [1, 2, 3, 4, 6, 8]
     assert s.results is None
 
 
-def test_a_recording_takes_the_place_of_a_device(tmp_path: Path) -> None:
+def test_a_recording_takes_the_place_of_a_device(tmp_path):
     space, recording = write_recording(tmp_path, RECORDED)
     with harness.session(
         space, recording=recording, database=tmp_path / "r.db", test_limit=3, progress=False

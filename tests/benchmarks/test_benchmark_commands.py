@@ -20,9 +20,7 @@ NAMES = sorted(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(name, capsys):
     benchmark = importlib.import_module(f"benchmarks.{name}")
     assert f"    python -m benchmarks.{name}" in str(benchmark.__doc__)
     duration = r"\btakes?\b[^.]*\b(seconds|minutes?|hours?)\b"
@@ -35,13 +33,13 @@ def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(
 
 
 @pytest.mark.slow
-def test_a_benchmark_runs_as_a_script() -> None:
-    words = [sys.executable, str(FOLDER / "papers.py"), "--help"]
+def test_a_benchmark_runs_as_a_script():
+    words = [sys.executable, str(FOLDER / "nvcc_flags.py"), "--help"]
     ran = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert ran.stdout.startswith("usage: python -m benchmarks.papers ")
+    assert ran.stdout.startswith("usage: python -m benchmarks.nvcc_flags ")
 
 
-def test_both_programs_tune_the_same_values_and_inputs() -> None:
+def test_both_programs_tune_the_same_values_and_inputs():
     values = '{"BLOCK": [32, 8, 128, 256], "LANES": [1, 2, 4, 8, 16], "UNROLL": [1, 2, 4]}'
     for program in TUNERS.values():
         text = (PROGRAMS / program).read_text()

@@ -16,8 +16,8 @@ from benchmarks.noise import MODELS
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_noise_model_repeats_with_its_seed_and_stays_near_no_noise(name: str) -> None:
-    def launches(seed: int) -> list[float]:
+def test_a_noise_model_repeats_with_its_seed_and_stays_near_no_noise(name):
+    def launches(seed):
         noise = MODELS[name](random.Random(seed))
         return [noise.launch(noise.load("code")) for _ in range(50)]
 
@@ -27,23 +27,21 @@ def test_a_noise_model_repeats_with_its_seed_and_stays_near_no_noise(name: str) 
 
 
 @pytest.mark.slow
-def test_a_rerun_of_equal_code_claims_nothing_though_processes_differ() -> None:
+def test_a_rerun_of_equal_code_claims_nothing_though_processes_differ():
     tally = trials("offset per process", Effect(), 2, 0, 2, ("compare",))
     assert (tally.trials["rerun"], tally.trials["burden rerun"]) == (2, 2)
     assert tally.claims["rerun"] == tally.claims["burden rerun"] == 0
 
 
 @pytest.mark.slow
-def test_true_differences_are_found() -> None:
+def test_true_differences_are_found():
     faster = trials("normal", Effect(faster=0.2), 2, 0, 1, ())
     assert faster.claims["tune"] == faster.trials["tune"] == 4
     slower = trials("normal", Effect(slower=0.2), 2, 0, 1, ("compare",))
     assert (slower.claims["tune"], slower.claims["compare inputs"]) == (0, 2 * 2)
 
 
-def test_a_rate_has_an_interval_and_its_counts(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rate_has_an_interval_and_its_counts(monkeypatch, capsys):
     tally = Tally(Counter({"tune": 600}), Counter({"tune": 6}))
     (found,) = figures(tally).values()
     assert (found["claims"], found["trials"], found["rate"].value) == (6, 600, 0.01)

@@ -14,30 +14,27 @@ import pytest
 
 from benchmarks import gpu_hour
 from benchmarks.gpu_hour import PLANS, Step, figures_of, run_step
-from benchmarks.gpu_probe import host_shares
 
 
 @pytest.fixture
-def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def modules(tmp_path, monkeypatch):
     """A folder of modules that steps can run."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     return tmp_path
 
 
-def run(folder: Path, code: str, most_s: float = 30, **fields: object) -> dict[str, object]:
+def run(folder, code, most_s=30, **fields):
     (folder / "tried.py").write_text(code)
     return run_step(Step("tried", most_s, "tried", **fields), folder, most_s, False, {})
 
 
-def test_figures_are_the_last_line_that_is_a_json_object() -> None:
+def test_figures_are_the_last_line_that_is_a_json_object():
     assert figures_of('a table\n{"held": 0.5}\n') == {"held": 0.5}
     assert figures_of('{\n "held": 0.5\n}\n') == {"held": 0.5}
     assert figures_of("3 passed in 2 s\n") == {"said": ["3 passed in 2 s"]}
 
 
-def test_late_step_ends_with_all_that_it_started(
-    modules: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_step_ends_with_all_that_it_started(modules, monkeypatch):
     monkeypatch.setattr(gpu_hour, "_TO_END_S", 0.5)
     started = modules / "started"
     code = f"""
@@ -57,7 +54,7 @@ time.sleep(60)
     assert not status.exists() or " Z " in status.read_text()
 
 
-def test_campaign_with_other_outcomes_than_it_must_have_fails(modules: Path) -> None:
+def test_campaign_with_other_outcomes_than_it_must_have_fails(modules):
     one = {"speedup": None, "outcomes": {"ok": 2}, "energy_j": None}
     results = {"inputs": [one], "advice": "", "choice": None, "why_no_choice": "", "warnings": []}
     code = f"print({json.dumps({'results': results})!r})"
@@ -66,8 +63,8 @@ def test_campaign_with_other_outcomes_than_it_must_have_fails(modules: Path) -> 
 
 
 def test_plan_goes_on_after_a_step_that_fails_and_its_figures_are_on_disk(
-    modules: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    modules, monkeypatch, capsys
+):
     (modules / "good.py").write_text("print('{\"time_s\": 1.23456789}')")
     plan = [Step("bad", 30, "no_such_module"), Step("good", 30, "good")]
     monkeypatch.setattr(gpu_hour, "PLANS", {1: plan})
@@ -79,16 +76,10 @@ def test_plan_goes_on_after_a_step_that_fails_and_its_figures_are_on_disk(
     assert figures["steps"]["good"]["figures"] == {"time_s": 1.2346}
 
 
-def test_files_that_plans_name_are_there() -> None:
+def test_files_that_plans_name_are_there():
     steps = [step for plan in PLANS.values() for step in plan]
     words = [word for step in steps for word in step.command(Path("/out"), True)]
     named = [word for word in words if word.startswith(("spaces/", "tests/", "benchmarks/"))]
     assert len(named) > 10
     assert [word for word in named if not (gpu_hour.ROOT / word).exists()] == []
     assert [word for word in words if "{" in word] == []
-
-
-def test_hosts_share_is_what_is_above_the_shortest_held_launch() -> None:
-    found = host_shares({"idle, one call": [3.0, 5.0, 9.0], "idle, held": [2.0, 2.0, 2.0]})
-    assert found["idle, one call"] == pytest.approx({"median": 3.0, "p99": 6.92, "max": 7.0})
-    assert found["idle, held"] == {"median": 0.0, "p99": 0.0, "max": 0.0}

@@ -35,7 +35,7 @@ QUICK = [
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_command_of_a_claim_exists(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_of_a_claim_exists(line, capsys):
     for part in line.split(" && "):
         python, dash_m, module, *arguments = shlex.split(part)
         assert (python, dash_m) == ("python", "-m")
@@ -51,14 +51,14 @@ def test_command_of_a_claim_exists(line: str, capsys: pytest.CaptureFixture[str]
             assert not argument.startswith("spaces/") or (ROOT / argument).is_file()
 
 
-def test_names_are_unique_and_those_of_the_computed_figures() -> None:
+def test_names_are_unique_and_those_of_the_computed_figures():
     names = [claim["name"] for claim in CLAIMS]
     assert len(set(names)) == len(names)
     computed = {c["name"] for c in CLAIMS if "device" in c and "ours" not in c}
     assert computed == set(papers.COMPUTED) == set(papers.read_record())
 
 
-def test_page_is_what_the_command_prints_below_its_head(capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_is_what_the_command_prints_below_its_head(capsys):
     assert papers.main([]) == 0
     *tables, last = capsys.readouterr().out.splitlines()
     head, first, below = PAGE.partition("**G-ADAPT (")
@@ -69,11 +69,11 @@ def test_page_is_what_the_command_prints_below_its_head(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("name", QUICK)
 @pytest.mark.slow
-def test_recorded_figure_is_what_is_computed_now(name: str) -> None:
+def test_recorded_figure_is_what_is_computed_now(name):
     assert paper_figures.COMPUTED[name]() == papers.read_record()[name]["ours"]
 
 
-def test_trees_of_the_authors_samples_are_as_good_and_as_large_as_published() -> None:
+def test_trees_of_the_authors_samples_are_as_good_and_as_large_as_published():
     found, _ = paper_figures.errors("wattage", Growth(paper_figures.PUBLISHED_THRESHOLD), draws=2)
     assert max(found) < 0.04
     _, leaves = paper_figures.errors("runtime", Growth(paper_figures.PUBLISHED_THRESHOLD), draws=2)
@@ -81,7 +81,7 @@ def test_trees_of_the_authors_samples_are_as_good_and_as_large_as_published() ->
 
 
 @pytest.mark.parametrize("name", sorted({*public_data.COMPUTED} - {"starchart-recordings"}))
-def test_recorded_figure_is_that_of_the_public_measurements(name: str) -> None:
+def test_recorded_figure_is_that_of_the_public_measurements(name):
     folder = Path(os.environ.get("HARNESS_RECORDINGS", "")).parent
     if not (folder / "flags").is_dir():
         pytest.skip("HARNESS_RECORDINGS names no folder beside the logs of nvcc's flags")

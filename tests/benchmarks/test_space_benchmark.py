@@ -19,7 +19,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_spaces_of_published_kernels_have_the_published_counts(name: str) -> None:
+def test_spaces_of_published_kernels_have_the_published_counts(name):
     texts = list(CASES[name].restrictions)
     if name == "expdist":  # a restriction that Kernel Tuner adds by itself
         texts.append("block_size_x * block_size_y <= 1024")

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.recordings import RecordingFile
-from benchmarks.transfer import ALONE, TRANSFER, DataSet, figures, groups, main, ratio
+from benchmarks.transfer import ALONE, TRANSFER, DataSet, figures, main
 from harness.core.errors import UsageError
 
 
-def test_groups_contain_every_input_once_and_are_small_at_first() -> None:
-    for inputs in range(1, 130):
-        held = [n for _, part in groups(inputs) for n in range(part.start, part.stop)]
-        assert held == list(range(inputs))
-    assert [name for name, _ in groups(30)] == ["1", "2-3", "4-9", "10-30"]
-
-
-def test_ratio_pairs_the_searches_of_one_input() -> None:
-    """Inputs differ tenfold, but the ratio is a half on each of them, without any spread."""
-    alone = np.array([[1.0, 10.0, 4.0], [8.0, 2.0, 6.0]])
-    found = ratio(alone / 2, alone)
-    assert (found.low, found.value, found.high) == pytest.approx((0.5, 0.5, 0.5))
-
-
-def test_figures_are_by_groups() -> None:
+def test_figures_are_by_groups():
     slow, fast = [math.inf, 2.0, 2.0, 1.0], [1.0] * 4
     found = figures({ALONE: np.array([[slow] * 12]), TRANSFER: np.array([[slow] * 9 + [fast] * 3])})
     assert found["4-9 with transfer over alone"].value == 1
@@ -38,7 +23,7 @@ def test_figures_are_by_groups() -> None:
 
 
 @pytest.fixture
-def recording(tmp_path: Path) -> Path:
+def recording(tmp_path):
     """Write two devices; one input has one configuration, and on another all failed."""
     rows = [
         ("x", 1, 16, 2.0),
@@ -58,7 +43,7 @@ def recording(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_condition_can_compare_words(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_condition_can_compare_words(recording, capsys):
     command = ["--where", "device == 'y'", "--seeds", "2", "--budget", "2", "--jobs", "1"]
     assert main([str(recording), *command]) == 0
     first, *_, last = capsys.readouterr().out.splitlines()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-from harness.measure.devices import Backend
 from harness.measure.process.device_lock import locked
 from tests.helpers.commands import check, tune
 
@@ -24,7 +22,7 @@ inputs: {{features: [width, height], values: [{{width: 64, height: 64}}]}}
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> str:
+def space(tmp_path):
     """The file of a space with one input."""
     path = tmp_path / "transpose.yaml"
     path.write_text(SPACE)
@@ -32,7 +30,7 @@ def space(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def busy(opencl: Backend, own_cache: None) -> Iterator[ExitStack]:
+def busy(opencl, own_cache):
     """Hold the device's lock until this is closed."""
     with ExitStack() as stack:
         assert opencl.device is not None
@@ -41,12 +39,12 @@ def busy(opencl: Backend, own_cache: None) -> Iterator[ExitStack]:
 
 
 def test_check_says_so_before_it_compiles_and_does_not_blame_the_default(
-    busy: ExitStack,
-    space: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def compile_nothing(*_: object, **named: object) -> None:
+    busy,
+    space,
+    monkeypatch,
+    capsys,
+):
+    def compile_nothing(*_, **named):
         raise AssertionError
 
     monkeypatch.setattr("harness.checking.space_check.BuildQueue", compile_nothing)
@@ -57,9 +55,7 @@ def test_check_says_so_before_it_compiles_and_does_not_blame_the_default(
     assert "does not work" not in printed.err
 
 
-def test_check_waits_and_then_runs_the_default(
-    busy: ExitStack, space: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_waits_and_then_runs_the_default(busy, space, capsys):
     threading.Timer(0.2, busy.close).start()
     assert check([space, "--backend", "opencl", "--run", "--wait", "60"]) == 0
     printed = capsys.readouterr()
@@ -67,14 +63,12 @@ def test_check_waits_and_then_runs_the_default(
     assert ", verified" in printed.out
 
 
-def not_installed(package: str) -> str:
+def not_installed(package):
     """Take the place of importlib.metadata.version."""
     raise metadata.PackageNotFoundError(package)
 
 
-def test_a_default_that_cannot_be_run_is_not_called_wrong(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_default_that_cannot_be_run_is_not_called_wrong(monkeypatch, capsys):
     monkeypatch.setattr("harness.measure.python.backend.metadata.version", not_installed)
     assert check([str(ROOT / "spaces" / "python" / "softmax.yaml"), "--run"]) == 2
     printed = capsys.readouterr().out
@@ -83,9 +77,7 @@ def test_a_default_that_cannot_be_run_is_not_called_wrong(
     assert "FAILED" not in printed
 
 
-def test_tune_waits_for_the_device(
-    busy: ExitStack, space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tune_waits_for_the_device(busy, space, tmp_path, capsys):
     database = tmp_path / "results.db"
     line = [space, "--backend", "opencl", "--test-limit", "1", "--database", str(database)]
     assert tune(line) == 2

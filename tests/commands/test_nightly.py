@@ -1,17 +1,14 @@
 """The nightly workflow runs: two machines write to one server, and a file keeps the week."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.helpers.pages import blocks, read_page
-from tests.helpers.postgres_server import Server, execute
+from tests.helpers.postgres_server import execute
 from tests.helpers.results_examples import ROOT
 
 pytestmark = pytest.mark.postgres
@@ -36,7 +33,7 @@ measure: {{warmup: 1, repeats: 4}}
 _SOURCE = 'sleep 0.0$2\necho "{name} took ${{2}}0.$((100 + $$ % 7)) ms"\n'
 
 
-def _step(job: str, name: str, harness: str) -> str:
+def _step(job, name, harness):
     """The commands of a step of the workflow, with these words for `harness`."""
     workflow = yaml.safe_load((ROOT / "examples/ci/nightly.yml").read_text(encoding="utf-8"))
     (found,) = (s["run"] for s in workflow["jobs"][job]["steps"] if s.get("name") == name)
@@ -46,7 +43,7 @@ def _step(job: str, name: str, harness: str) -> str:
 class Night:
     """Runs the steps of the workflow on this machine, against a server of the tests."""
 
-    def __init__(self, folder: Path, server: Server, harness: str) -> None:
+    def __init__(self, folder, server, harness):
         ((_, setup),) = blocks(_PAGE, "sql")
         where = "postgres"
         for statement in setup.strip().splitlines():
@@ -63,7 +60,7 @@ class Night:
             (folder / f"{name}.yaml").write_text(_SPACE.format(name=name))
             (folder / f"{name}.sh").write_text(_SOURCE.format(name=name))
 
-    def start(self, job: str, step: str, spaces: str) -> subprocess.Popen[str]:
+    def start(self, job, step, spaces):
         options = {"SPACES": spaces, "OPTIONS": "--test-limit 3 --no-reduce"}
         return subprocess.Popen(
             ["bash", "-euc", _step(job, step, self._harness)],
@@ -74,16 +71,16 @@ class Night:
             text=True,
         )
 
-    def run(self, job: str, step: str, spaces: str = "one.yaml two.yaml") -> tuple[int, str]:
+    def run(self, job, step, spaces="one.yaml two.yaml"):
         return ended(self.start(job, step, spaces))
 
-    def tune(self) -> None:
+    def tune(self):
         """Tune on two machines at once."""
         nodes = [self.start("tune", "tune", f"{name}.yaml") for name in ("one", "two")]
         for code, printed in map(ended, nodes):
             assert code == 0, printed
 
-    def age_a_week(self) -> None:
+    def age_a_week(self):
         """Make the file of this week one of last week."""
         (found,) = (self._folder / "results" / "weeks").iterdir()
         words = ["date", "--date", "7 days ago", "+%G-W%V"]
@@ -91,15 +88,13 @@ class Night:
         found.rename(found.with_name(f"{week}.db"))
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+def ended(process):
     printed, _ = process.communicate(timeout=600)
     return process.returncode, printed
 
 
 @pytest.mark.slow
-def test_the_nightly_compares_with_last_week(
-    tmp_path: Path, postgres_server: Server, forked_harness: str
-) -> None:
+def test_the_nightly_compares_with_last_week(tmp_path, postgres_server, forked_harness):
     night = Night(tmp_path, postgres_server, forked_harness)
     night.tune()
     assert night.run("compare", "compare with last week") == (0, "no results of last week\n")

@@ -20,11 +20,11 @@ VALUES: dict[str, Value] = {
 }  # fmt: skip
 
 
-def value(text: str) -> object:
+def value(text):
     return Expression(text)(VALUES)
 
 
-def test_expressions_mean_what_python_means() -> None:
+def test_expressions_mean_what_python_means():
     cases = {
         "A + B * 2": 22, "A / B": 2.4, "A // B": 2, "-A // B": -3, "A % B": 2,
         "2 ** B": 32, "2 ** -1": 0.5, "ceil_div(A, B)": 3, "min(A, B, 3)": 3,
@@ -41,7 +41,7 @@ def test_expressions_mean_what_python_means() -> None:
         assert value(text) == expected
 
 
-def test_what_has_no_value_is_nan() -> None:
+def test_what_has_no_value_is_nan():
     for text in (
         "A / Z", "A // Z", "A % Z", "Z ** -1", "sqrt(-A)", "log2(Z)", "(-8) ** half",
         "min(A / Z, 1)", "min(1, A / Z)", "max(A / Z, 1)", "max(1, A / Z)",
@@ -49,7 +49,7 @@ def test_what_has_no_value_is_nan() -> None:
         assert math.isnan(value(text))  # type: ignore[arg-type]
 
 
-def test_nan_is_no_condition_and_an_absent_flag_has_no_order() -> None:
+def test_nan_is_no_condition_and_an_absent_flag_has_no_order():
     cases = {
         "A / Z != A / Z": True, "A / Z": False, "not A / Z": False, "A / Z or B": True,
         "(1 if A / Z else 2) == 2": True, "flag == absent": True,
@@ -66,7 +66,7 @@ NOT_ALLOWED = (
 )  # fmt: skip
 
 
-def test_what_the_language_lacks_is_refused() -> None:
+def test_what_the_language_lacks_is_refused():
     cases = (
         ("", "`` cannot be read: it is empty"),
         ("A <=", "write arithmetic and comparisons over names, such as LU <= BLOCK / 4"),
@@ -105,7 +105,7 @@ def test_what_the_language_lacks_is_refused() -> None:
 NO_TEXT = "a text can be compared, not calculated with"
 
 
-def test_what_cannot_be_computed_says_why() -> None:
+def test_what_cannot_be_computed_says_why():
     cases = (
         ("9" * 400 + " / 2 * half", "a number in it is too large"),
         *((text, NO_TEXT) for text in ("mode * 1000", "mode % A", "min(mode, A)", "-mode")),
@@ -118,7 +118,7 @@ def test_what_cannot_be_computed_says_why() -> None:
         assert printed in str(caught.value)
 
 
-def test_why_false_tells_the_values_in_the_order_of_the_text() -> None:
+def test_why_false_tells_the_values_in_the_order_of_the_text():
     text = "B * A <= 4 or on == false or flag > 1"
     expression, values = Expression(text), "B=5, A=12, on=true, flag=absent"
     assert expression.why_false(VALUES) == f"`{text}` is false with {values}"
@@ -126,11 +126,11 @@ def test_why_false_tells_the_values_in_the_order_of_the_text() -> None:
     assert Expression("1 > 2").why_false({}) == "`1 > 2` is false"
 
 
-def test_text_is_joined_to_one_line() -> None:
+def test_text_is_joined_to_one_line():
     assert Expression(" A <=\n  B ").text == "A <= B"
 
 
-def test_logarithms_of_powers_of_two_are_exact() -> None:
+def test_logarithms_of_powers_of_two_are_exact():
     exponents, logarithm = list(range(-60, 60)), Expression("log2(x)")
     assert [logarithm({"x": 2.0**exponent}) for exponent in exponents] == exponents
     assert logarithm({"x": np.exp2(exponents)}).tolist() == exponents
@@ -139,14 +139,14 @@ def test_logarithms_of_powers_of_two_are_exact() -> None:
 LARGE = [2**53, 2**53 - 1, 94906267, 3**33]
 
 
-def test_large_numbers_are_doubles_for_scalars_and_arrays_alike() -> None:
+def test_large_numbers_are_doubles_for_scalars_and_arrays_alike():
     cases = ("A * A", "A ** 2", "A + 1 == 2 ** 53 + 1", "A // 3 * 4", "A % 7")
     for text in cases:
         expression = Expression(text)
         assert expression({"A": np.array(LARGE)}).tolist() == [expression({"A": n}) for n in LARGE]
 
 
-def test_whole_numbers_are_doubles_above_2_to_the_53() -> None:
+def test_whole_numbers_are_doubles_above_2_to_the_53():
     cases = {"3 ** 33": 3**33, "94906265 * 94906265": 94906265**2, "2 ** 53 - 1": 2**53 - 1,
      "2 ** 53 + 1 == 2 ** 53": True, "2 ** 1000 > 2 ** 999": True,
      "10 ** 200 * 10 ** 200": math.inf, "10 ** 200 * 10 ** 200 <= A": False}  # fmt: skip
@@ -169,7 +169,7 @@ for _name, (_fewest, _) in FUNCTIONS.items():
     _TEMPLATES.append(_name + ("({0})" if _fewest == 1 else "({0}, {1})"))
 
 
-def _joined(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def _joined(parts):
     return st.builds(str.format, st.sampled_from(_TEMPLATES), parts, parts, parts)
 
 
@@ -183,7 +183,7 @@ _COLUMNS: dict[str, list[bool | int | float]] = {
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.recursive(_LEAVES, _joined, max_leaves=16))
-def test_arrays_and_scalars_agree_on_random_expressions(text: str) -> None:
+def test_arrays_and_scalars_agree_on_random_expressions(text):
     try:
         expression = Expression(text)
     except ExpressionError:
@@ -213,12 +213,12 @@ _PYTHONS: dict[str, object] = {
 class _Truths(ast.NodeTransformer):
     """Makes the values of `and` and `or` true or false, as they are here."""
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+    def visit_BoolOp(self, node):
         self.generic_visit(node)
         return ast.Call(ast.Name("bool", ast.Load()), [node], [])
 
 
-def _pythons_value(text: str, values: dict[str, bool | int | float]) -> bool | int | float | None:
+def _pythons_value(text, values):
     """What Python computes; None where that raises, or is a complex number."""
     tree = ast.fix_missing_locations(_Truths().visit(ast.parse(text, mode="eval")))
     try:
@@ -233,7 +233,7 @@ def _pythons_value(text: str, values: dict[str, bool | int | float]) -> bool | i
     st.recursive(_LEAVES, _joined, max_leaves=16).filter(lambda text: "** 0.5" not in text),
     st.tuples(*(st.sampled_from(column) for column in _COLUMNS.values())),
 )
-def test_random_expressions_are_python_s(text: str, picked: tuple[bool | int | float, ...]) -> None:
+def test_random_expressions_are_python_s(text, picked):
     values = {**dict(zip(_COLUMNS, picked, strict=True)), "m": 37}
     expected = _pythons_value(text, values)
     if expected is None:
@@ -249,12 +249,12 @@ def test_random_expressions_are_python_s(text: str, picked: tuple[bool | int | f
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.text(alphabet="AB01.()[]<>=!&|,'\" \n#+-*/%:;{}@\\_~^?xinotrad", max_size=40))
-def test_any_text_is_an_expression_or_refused(text: str) -> None:
+def test_any_text_is_an_expression_or_refused(text):
     with contextlib.suppress(ExpressionError):
         assert Expression(text).names is not None
 
 
-def test_names_are_those_that_need_values() -> None:
+def test_names_are_those_that_need_values():
     text = "min(A, B) <= sqrt(max_group_size) and C in [D, true, absent]"
     assert Expression(text).names == {"A", "B", "max_group_size", "C", "D"}
     assert not Expression(" and ".join(WORDS)).names

@@ -7,7 +7,7 @@ import operator
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -23,9 +23,7 @@ from harness.core.records import Value
 Domains = Mapping[str, Sequence[Value]]
 
 
-def brute_force(
-    domains: Domains, texts: Sequence[str], given: Mapping[str, Value]
-) -> list[list[int]]:
+def brute_force(domains, texts, given):
     """What all constraints allow; what cannot be computed is not allowed."""
     constraints = [Expression(text) for text in texts]
     allowed = []
@@ -38,13 +36,11 @@ def brute_force(
     return allowed
 
 
-def solve(domains: Domains, texts: Sequence[str], **given: Value) -> Solutions:
+def solve(domains, texts, **given):
     return Solutions(domains, [Expression(text) for text in texts], given)
 
 
-def check_against_brute_force(
-    domains: Domains, texts: Sequence[str], given: Mapping[str, Value]
-) -> None:
+def check_against_brute_force(domains, texts, given):
     """Count, list, judge and find the nearest of all points of small domains."""
     solutions, expected = solve(domains, texts, **given), brute_force(domains, texts, given)
     assert not solutions.left_out
@@ -97,7 +93,7 @@ NUMBERS: Domains = {"A": range(4), "B": (1, 2, 4), "C": (False, True), "D": (-1,
 
 @settings(max_examples=50, deadline=None)
 @given(texts=st.lists(CONDITIONS, min_size=1, max_size=3))
-def test_any_conditions_agree_with_brute_force(texts: list[str]) -> None:
+def test_any_conditions_agree_with_brute_force(texts):
     check_against_brute_force(NUMBERS, texts, {"m": 3})
 
 
@@ -125,7 +121,7 @@ F_A_B: Domains = {"F": (None, 2), "A": range(3), "B": range(3)}
         ({f"P{i}": range(4) for i in range(5)}, [f"P{i} <= P{i + 1}" for i in range(4)]),
     ],
 )
-def test_solutions_are_those_of_brute_force(domains: Domains, texts: list[str]) -> None:
+def test_solutions_are_those_of_brute_force(domains, texts):
     check_against_brute_force(domains, texts, {"word": "a"})
 
 
@@ -135,7 +131,7 @@ def test_solutions_are_those_of_brute_force(domains: Domains, texts: list[str]) 
 NUMBERS_FROM_1 = range(1, 13)
 
 
-def folded(operation: Callable[[int, int], int], times: int) -> Counter[int]:
+def folded(operation, times):
     """How many ways lead to each sum or product of so many of the numbers."""
     ways = Counter(NUMBERS_FROM_1)
     for _ in range(times - 1):
@@ -150,9 +146,7 @@ def folded(operation: Callable[[int, int], int], times: int) -> Counter[int]:
 @pytest.mark.parametrize(
     ("sign", "operation", "bound"), [(" + ", operator.add, 40), (" * ", operator.mul, 4096)]
 )
-def test_sums_and_products(
-    relation: str, sign: str, operation: Callable[[int, int], int], bound: int
-) -> None:
+def test_sums_and_products(relation, sign, operation, bound):
     names = [f"P{i}" for i in range(6)]
     constraint = Expression(relation.format(sign.join(names), bound))
     condition = Expression(relation.format("total", bound))
@@ -163,12 +157,12 @@ def test_sums_and_products(
         assert constraint.holds(dict(zip(names, row, strict=True)))
 
 
-def test_many_values_among_others_are_counted() -> None:
+def test_many_values_among_others_are_counted():
     solutions = solve({"A": range(1, 10**5 + 1), "B": range(1, 9)}, ["A % B == 0"])
     assert solutions.count == sum(10**5 // b for b in range(1, 9))
 
 
-def test_a_random_graph_of_constraints_is_counted_soon() -> None:
+def test_a_random_graph_of_constraints_is_counted_soon():
     """30 parameters, connected by 35 constraints over two of them each."""
     rng = random.Random(0)
     domains = {f"P{i}": range(1, 9) for i in range(30)}
@@ -184,7 +178,7 @@ def test_a_random_graph_of_constraints_is_counted_soon() -> None:
     assert solutions.contains(solutions.draw(np.random.default_rng(0), 100)).all()
 
 
-def test_flags_that_may_be_absent_are_part_of_large_conditions() -> None:
+def test_flags_that_may_be_absent_are_part_of_large_conditions():
     domains: dict[str, Sequence[Value]] = dict.fromkeys("ABCD", NUMBERS_FROM_1)
     domains["F"] = (None, 16, 64)
     ways = folded(operator.mul, 4)
@@ -193,12 +187,12 @@ def test_flags_that_may_be_absent_are_part_of_large_conditions() -> None:
 
 
 @pytest.fixture
-def short_of_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_of_room(monkeypatch):
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (1 << 12,))
 
 
 @pytest.mark.usefixtures("short_of_room")
-def test_a_constraint_without_structure_is_left_out() -> None:
+def test_a_constraint_without_structure_is_left_out():
     names = [f"P{i}" for i in range(7)]
     primes = (7919, 104729, 1299709, 15485863, 32452843, 49979687, 67867967)
     scattered = " + ".join(f"{name} * {prime}" for name, prime in zip(names, primes, strict=True))
@@ -217,7 +211,7 @@ def test_a_constraint_without_structure_is_left_out() -> None:
         ({name: tuple(name * i for i in range(500)) for name in "AB"}, "A == B"),
     ],
 )
-def test_too_large_is_said_before_the_work_is_done(domains: Domains, text: str) -> None:
+def test_too_large_is_said_before_the_work_is_done(domains, text):
     began = time.process_time()
     with pytest.raises(TooLarge):
         truth_table(Expression(text).holds, domains, {})
@@ -226,13 +220,13 @@ def test_too_large_is_said_before_the_work_is_done(domains: Domains, text: str) 
 
 
 @pytest.mark.usefixtures("short_of_room")
-def test_of_small_constraints_that_tie_much_together_some_are_left_out() -> None:
+def test_of_small_constraints_that_tie_much_together_some_are_left_out():
     domains = {f"P{i}": range(16) for i in range(6)}
     pairs = list(itertools.combinations(domains, 2))
     solutions = solve(domains, [f"{first} != {second}" for first, second in pairs])
     assert 0 < len(solutions.left_out) < len(pairs)
 
 
-def test_what_no_scalar_can_compute_either_is_an_error() -> None:
+def test_what_no_scalar_can_compute_either_is_an_error():
     with pytest.raises(ExpressionError, match="no order"):
         truth_table(Expression("A < 3").holds, {"A": (1, 2, "x")}, {})

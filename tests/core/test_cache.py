@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.core.cache import Cache, content_key
 from harness.dispatch.learners import Fixed
-from harness.dispatch.matrix import Matrix
 from harness.dispatch.verdict import held_out_slowdowns
 from tests.helpers.matrices import shapes
 
@@ -35,18 +32,18 @@ class Counting:
     fits: int = dataclasses.field(default=0, repr=False)
     name: str = "counting"
 
-    def fit(self, matrix: Matrix, seed: int) -> Fixed:
+    def fit(self, matrix, seed):
         """Learn nothing."""
         self.fits += 1
         return Fixed(tuple(range(len(matrix.candidates))))
 
 
-def kept_value(folder: Path | None, key: str = KEY) -> object:
+def kept_value(folder, key=KEY):
     """What is kept; `made` where nothing is."""
     return Cache(folder).recall(key, lambda: "made")
 
 
-def test_a_kept_value_is_equal(tmp_path: Path) -> None:
+def test_a_kept_value_is_equal(tmp_path):
     value = (Point(0.1 + 0.2, ("a", "b")), {"x": None, "y": True}, -math.inf, "ü", 1)
     assert Cache(tmp_path).recall(KEY, lambda: value) == value
     assert Cache(tmp_path).has(KEY)
@@ -55,7 +52,7 @@ def test_a_kept_value_is_equal(tmp_path: Path) -> None:
     assert kept_value(None) == "made"
 
 
-def test_different_parts_have_different_keys() -> None:
+def test_different_parts_have_different_keys():
     parts: list[object] = [
         *(1, 1.0, True, "1", None, [], {}, {"a": 1}, [["a", 1]], Point(1.0, ()), np.zeros(2)),
         *(np.zeros((2, 1)), np.zeros(2, np.float32), {"a": np.array([1, 2])}, math.nan),
@@ -66,7 +63,7 @@ def test_different_parts_have_different_keys() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 10, -1])
-def test_a_truncated_entry_is_made_again(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_entry_is_made_again(tmp_path, cut):
     Cache(tmp_path).recall(KEY, lambda: "value")
     (file,) = tmp_path.rglob("output.pkl")
     file.write_bytes(file.read_bytes()[:cut])
@@ -74,13 +71,13 @@ def test_a_truncated_entry_is_made_again(tmp_path: Path, cut: int) -> None:
     assert kept_value(tmp_path) == "made"
 
 
-def test_a_readonly_folder_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_readonly_folder_keeps_nothing(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file"))
     assert Cache.of_user().recall(KEY, lambda: "made") == "made"
 
 
-def test_files_of_other_users_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_other_users_are_not_read(tmp_path, monkeypatch):
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     Cache.of_user().recall(KEY, lambda: "value")
     assert (tmp_path / "kept").stat().st_mode & 0o77 == 0
@@ -89,7 +86,7 @@ def test_files_of_other_users_are_not_read(tmp_path: Path, monkeypatch: pytest.M
     assert not Cache.of_user().has(KEY)
 
 
-def test_of_more_than_64_mib_what_was_unused_longest_is_removed(tmp_path: Path) -> None:
+def test_of_more_than_64_mib_what_was_unused_longest_is_removed(tmp_path):
     kept, other = Cache(tmp_path), content_key("a test", 2)
     kept.recall(other, lambda: b"value" * (13 << 20))
     for path in tmp_path.rglob("*"):
@@ -99,37 +96,30 @@ def test_of_more_than_64_mib_what_was_unused_longest_is_removed(tmp_path: Path) 
     assert not kept.has(other)
 
 
-def _fits(matrix: Matrix, folder: Path, seed: int = 0) -> int:
+def _fits(matrix, folder, seed=0):
     learner, steps = Counting(), list[str]()
     held_out_slowdowns(matrix, [learner], seed, steps.append, Cache(folder))
     assert len(steps) > 1, "progress is counted whether or not a learner is fitted"
     return learner.fits
 
 
-def test_a_learner_is_judged_once(tmp_path: Path) -> None:
-    assert _fits(shapes(16), tmp_path) > 0
-    assert _fits(shapes(16), tmp_path) == 0
-
-
-def _changed(matrix: Matrix) -> Sequence[Matrix]:
-    time_s = matrix.time_s.copy()
-    time_s[0, 0] = np.nextafter(time_s[0, 0], 1)
-    tied = matrix.tied.copy()
-    tied[0, 0] = not tied[0, 0]
-    features = matrix.features.astype(float)
-    replace = dataclasses.replace
-    return (
-        replace(matrix, time_s=time_s),
-        replace(matrix, tied=tied),
-        replace(matrix, features=features),
-        replace(matrix, candidates=matrix.candidates[::-1]),
-        replace(matrix, groups=matrix.groups // 2),
-        replace(matrix, choices=frozenset({"THRD"})),
-    )
-
-
-def test_other_measurements_or_options_are_judged_again(tmp_path: Path) -> None:
+def test_a_learner_is_judged_once_and_again_for_other_measurements_or_options(
+    tmp_path,
+):
     matrix = shapes(16)
-    _fits(matrix, tmp_path)
+    assert _fits(matrix, tmp_path) > 0
+    assert _fits(shapes(16), tmp_path) == 0
     assert _fits(matrix, tmp_path, seed=1) > 0
-    assert all(_fits(other, tmp_path) > 0 for other in _changed(matrix))
+    time_s, tied = matrix.time_s.copy(), matrix.tied.copy()
+    time_s[0, 0] = np.nextafter(time_s[0, 0], 1)
+    tied[0, 0] = not tied[0, 0]
+    changes: dict[str, object] = {
+        "time_s": time_s,
+        "tied": tied,
+        "features": matrix.features.astype(float),
+        "candidates": matrix.candidates[::-1],
+        "groups": matrix.groups // 2,
+        "choices": frozenset({"THRD"}),
+    }
+    for name, change in changes.items():
+        assert _fits(dataclasses.replace(matrix, **{name: change}), tmp_path) > 0, name

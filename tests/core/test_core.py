@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from harness.core.records import Config, Value
 from harness.core.text import counted, nearest, printable, suggestion
 
 
-def test_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
+def test_file_is_replaced_and_keeps_its_mode(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
     path.chmod(0o640)
@@ -27,37 +25,36 @@ def test_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_new_file_gets_the_usual_mode(tmp_path: Path) -> None:
-    (tmp_path / "usual").touch()
-    write_file(tmp_path / "sub" / "b.bin", b"\x00", parents=True)
-    modes = {p.stat().st_mode for p in (tmp_path / "usual", tmp_path / "sub" / "b.bin")}
-    assert len(modes) == 1
+def test_new_file_gets_the_usual_mode(tmp_path):
+    usual, new = tmp_path / "usual", tmp_path / "sub" / "b.bin"
+    usual.touch()
+    write_file(new, b"\x00", parents=True)
+    assert new.stat().st_mode == usual.stat().st_mode
 
 
-def full(_: int) -> None:
+def full(_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("old")
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UsageError, match=r"a\.txt cannot be written: No space left .*; make room"):
+    with pytest.raises(UsageError, match=r"a\.txt .*No space left .*make room"):
         write_file(path, "new", advice="make room")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_standard_output_is_written_to_and_not_replaced(tmp_path: Path) -> None:
-    code = (
-        "from pathlib import Path; from harness.core.files import write_file\n"
-        "print('before', flush=True); write_file(Path('/dev/stdout'), 'text\\n')"
-    )
-    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert piped.stdout == b"before\ntext\n"
+def test_a_pipe_is_written_to_and_not_replaced():
+    reader, writer = os.pipe()
+    write_file(Path(f"/dev/fd/{writer}"), "text")
+    assert os.read(reader, 9) == b"text"
+    os.close(reader)
+    os.close(writer)
 
 
-def test_link_stays_a_link_and_a_device_is_written_to(tmp_path: Path) -> None:
+def test_link_stays_a_link_and_a_device_is_written_to(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "target")
     write_file(tmp_path / "link", "text")
     assert (tmp_path / "link").is_symlink()
@@ -66,67 +63,57 @@ def test_link_stays_a_link_and_a_device_is_written_to(tmp_path: Path) -> None:
     assert not Path(os.devnull).is_file()
 
 
-def test_missing_folder_is_an_error_unless_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no/a\.txt cannot .*: the folder .*/no does not exist"):
+def test_missing_folder_is_an_error_unless_asked_for(tmp_path):
+    with pytest.raises(UsageError, match="/no does not exist"):
         write_file(tmp_path / "no" / "a.txt", "text")
 
 
-def test_new_file_or_folder_never_replaces_another(tmp_path: Path) -> None:
+def test_new_file_or_folder_never_replaces_another(tmp_path):
     path, folder, dangling = (tmp_path / name for name in ("a.txt", "out", "link"))
     write_file(path, "first", replace=False)
     write_folder(folder, {"a": b"1"}, replace=False)
     (tmp_path / "empty").mkdir()
     dangling.symlink_to(tmp_path / "nowhere")
     for taken in (path, folder, tmp_path / "empty", dangling):
-        with pytest.raises(UsageError, match=f"{taken.name} already exists; name a new file"):
+        with pytest.raises(UsageError, match=taken.name):
             write_file(taken, "second", replace=False)
-        with pytest.raises(UsageError, match=f"{taken.name} already exists; name a new folder"):
+        with pytest.raises(UsageError, match=taken.name):
             write_folder(taken, {"b": b"2"}, replace=False)
     assert path.read_text() == "first"
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "a.txt", "empty", "link", "out"]
 
 
-def test_a_folder_is_replaced_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_replaced_or_stays(tmp_path, monkeypatch):
     folder = tmp_path / "out"
     write_folder(folder, {"a": b"1", "sub/b": b"2"})
     write_folder(folder, {"c": b"3"})
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match=f"{folder} .*No space left"):
         write_folder(folder, {"sub/a": b"new"})
-    assert str(refused.value) == f"{folder} cannot be written: No space left on device"
     assert [p.name for p in folder.rglob("*")] == ["c"]
     assert os.listdir(tmp_path) == ["out"]
 
 
-@pytest.mark.parametrize(
-    ("name", "known", "expected"),
-    [
-        ("blok", ["BLOCK", "UNROLL"], "did you mean `BLOCK`?"),
-        ("x", ["b", "a"], "there are a, b"),
-        ("x", ["a"], "there is a"),
-        ("?", [f"n{i:02}" for i in range(13)], "n10, n11, ..."),
-    ],
-)
-def test_suggestion_names_the_nearest_or_all(name: str, known: list[str], expected: str) -> None:
-    assert suggestion(name, known).endswith(expected)
-
-
-def test_suggestion_may_have_other_advice() -> None:
+def test_suggestion_names_the_nearest_or_all():
+    assert "`BLOCK`" in suggestion("blok", ["BLOCK", "UNROLL"])
+    assert "a, b" in suggestion("x", ["b", "a"])
+    assert suggestion("x", ["a"]).endswith("is a")
+    assert suggestion("?", [f"n{i:02}" for i in range(13)]).endswith("n10, n11, ...")
     assert suggestion("x", ["abc"], "see --help") == "see --help"
     assert nearest("x", []) is None
 
 
-def test_nearest_file_is_in_the_same_folder(tmp_path: Path) -> None:
+def test_nearest_file_is_in_the_same_folder(tmp_path):
     (tmp_path / "scale.cl").touch()
     assert nearest_file(tmp_path / "scael.cl") == tmp_path / "scale.cl"
     assert nearest_file(tmp_path / "no" / "scael.cl") is None
 
 
-def test_counts_have_their_noun() -> None:
+def test_counts_have_their_noun():
     assert [counted(1, "input"), counted(1200, "input")] == ["1 input", "1,200 inputs"]
 
 
-def test_text_from_a_file_cannot_control_a_terminal() -> None:
+def test_text_from_a_file_cannot_control_a_terminal():
     assert printable("a\x1b[2Jb") == "a\\x1b[2Jb"
     assert len(printable("x" * 500)) == 203
 
@@ -137,28 +124,26 @@ def test_text_from_a_file_cannot_control_a_terminal() -> None:
 DEFAULT = Config({"TILE": 0, "level": None, "ivopts": None, "fast_math": False})
 
 
-@pytest.mark.parametrize(
-    ("settings", "printed"),
-    [
+def test_only_what_differs_is_listed():
+    cases: list[tuple[dict[str, Value], str]] = [
         ({}, "default"),
         ({"level": 3}, "level=3"),
         ({"level": "3", "ivopts": "no-ivopts"}, "level=3, no-ivopts"),
         ({"ivopts": "ivopts", "fast_math": True}, "ivopts, fast_math=true"),
         ({"ivopts": "ivopts-2"}, "ivopts=ivopts-2"),
         ({"OWN": None}, "OWN=absent"),  # one without a default
-    ],
-)
-def test_only_what_differs_is_told(settings: dict[str, Value], printed: str) -> None:
-    assert difference(Config({**DEFAULT, **settings}), DEFAULT) == printed
+    ]
+    for settings, printed in cases:
+        assert difference(Config({**DEFAULT, **settings}), DEFAULT) == printed
 
 
-@pytest.mark.parametrize("value", [False, 0.0, -0.0, "0"])
-def test_values_of_another_type_differ(value: Value) -> None:
-    assert dict(differing(Config({"TILE": value}), DEFAULT)) == {"TILE": value}
+def test_values_of_another_type_differ():
     assert not differing(Config({"TILE": 0}), DEFAULT)
+    for value in (False, 0.0, -0.0, "0"):
+        assert dict(differing(Config({"TILE": value}), DEFAULT)) == {"TILE": value}
 
 
-def test_of_a_default_with_many_absent_flags_their_number_is_told() -> None:
+def test_of_a_default_with_many_absent_flags_their_number_is_said():
     assert default_text(DEFAULT) == "TILE=0, level=absent, ivopts=absent, fast_math=false"
     flags: dict[str, Value] = dict.fromkeys("abcd")
     printed = default_text(Config({**flags, "N": 0, "O": 0, "P": 0, "Q": 0, "fast": False}))

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import pickle
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -28,70 +25,55 @@ from harness.core.records import (
 CONFIG, GIVEN = Config({"BLOCK": 64, "FAST": True, "REGS": None}), Input({"m": 3, "n": 4.5})
 
 
-def worst(**changes: object) -> WorstElement:
+def worst(**changes):
     return replace(WorstElement("y", (1, 2), 1.0, 2.0, 0.1, 3, 1200), **changes)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.CRASHED, Outcome.BUILD_FAILED])
-def test_failure_that_may_be_chance_is_not_shared(outcome: Outcome) -> None:
-    with pytest.raises(ValueError, match=f"outcome {outcome} may be chance and is never shared"):
+def test_failure_that_may_be_chance_is_not_shared(outcome):
+    with pytest.raises(ValueError, match=str(outcome)):
         Measurement(CONFIG, GIVEN, outcome, message="as it is", shared_with="ab" * 32)
 
 
-def test_equal_values_in_another_order_are_equal_and_hash_alike() -> None:
+def test_equal_values_in_another_order_are_equal_and_hash_alike():
     other = Config({"REGS": None, "FAST": True, "BLOCK": 64})
     assert other == CONFIG
     assert hash(other) == hash(CONFIG)
     assert other.digest == CONFIG.digest
 
 
-@pytest.mark.parametrize("values", [(1, 1.0), (1, True), (0, False), ("1", 1), (None, "")])
-def test_values_that_python_calls_alike_are_different(values: tuple[object, object]) -> None:
-    one, other = (Config({"A": value}) for value in values)
-    assert one != other
-    assert one.digest != other.digest
+def test_values_that_python_calls_alike_are_different():
+    for some in ((1, 1.0, True, "1"), (0, False, None, "", 0.0, -0.0)):
+        configs = [Config({"A": value}) for value in some]
+        assert len(set(configs)) == len({config.digest for config in configs}) == len(some)
 
 
-def test_config_and_input_with_the_same_values_differ() -> None:
+def test_config_and_input_with_the_same_values_differ():
     assert Config({"n": 1}) != Input({"n": 1})
 
 
-@pytest.mark.parametrize("value", [np.int64(3), [1], (1,), {"a": 1}, b"x", math.nan, math.inf])
-def test_only_plain_finite_values_are_taken(value: object) -> None:
-    kind = type(value).__name__
-    expected = "A must be finite" if kind == "float" else f"A must be .* but got a {kind}"
-    with pytest.raises((TypeError, ValueError), match=expected):
-        Config({"A": value})
+def test_only_plain_finite_values_are_taken():
+    for value in (np.int64(3), [1], (1,), {"a": 1}, b"x", math.nan, math.inf):
+        with pytest.raises((TypeError, ValueError), match="A must be"):
+            Config({"A": value})
 
 
-def test_config_survives_the_way_to_another_process() -> None:
-    assert pickle.loads(pickle.dumps(CONFIG)) == CONFIG
+def test_a_pickle_has_no_hash_which_another_process_would_compute_otherwise():
+    config = Config({"A": "x"})
+    before = pickle.dumps(config)
+    assert pickle.loads(before) in {config}
+    assert pickle.dumps(config) == before
 
 
-def test_a_config_of_another_process_has_the_hash_of_this_one() -> None:
-    code = (
-        "import pickle, sys; from harness.core.records import Config; config = Config({'A': 'x'}); "
-        "hash(config); sys.stdout.buffer.write(pickle.dumps(config))"
-    )
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
-    assert pickle.loads(done.stdout) in {Config({"A": "x"})}
-
-
-def test_config_is_shown_as_people_write_it() -> None:
+def test_config_is_shown_as_people_write_it():
     assert str(CONFIG) == "BLOCK=64, FAST=true, REGS=absent"
     assert [shown(v) for v in (None, False, 1.5, "row")] == ["absent", "false", "1.5", "row"]
 
 
-@pytest.mark.parametrize("samples_s", [(0.0,), (-1e-6,), (math.nan,), (1.0, math.inf)])
-def test_sample_must_be_a_finite_time_above_zero(samples_s: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match="finite and above 0 s"):
-        Timing(samples_s)
-
-
-def test_timing_derives_its_figures_from_one_sample_or_more() -> None:
-    with pytest.raises(ValueError, match="one sample or more"):
-        Timing(())
+def test_timing_derives_its_figures_from_finite_samples_above_0():
+    for samples_s in ((), (0.0,), (-1e-6,), (math.nan,), (1.0, math.inf)):
+        with pytest.raises(ValueError, match="sample"):
+            Timing(samples_s)
     timing = Timing((3.0, 1.0, 2.0, 10.0))
     assert (timing.median_s, timing.mean_s, timing.count) == (2.5, 4.0, 4)
     assert timing.std_s == pytest.approx(np.std([3, 1, 2, 10], ddof=1))
@@ -99,51 +81,49 @@ def test_timing_derives_its_figures_from_one_sample_or_more() -> None:
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
-def test_failed_measurement_has_a_message_and_no_timing(outcome: Outcome) -> None:
+def test_failed_measurement_has_a_message_and_no_timing(outcome):
     failed = Measurement(CONFIG, GIVEN, outcome, message="it failed")
     assert failed.time_s == math.inf
-    with pytest.raises(ValueError, match="belongs to the outcome ok"):
+    with pytest.raises(ValueError, match="outcome ok"):
         Measurement(CONFIG, GIVEN, outcome, timing=Timing((1.0,)), message="it failed")
-    with pytest.raises(ValueError, match=f"{outcome} needs a message"):
+    with pytest.raises(ValueError, match=str(outcome)):
         Measurement(CONFIG, GIVEN, outcome)
 
 
-def test_ok_measurement_needs_a_timing() -> None:
+def test_ok_measurement_needs_a_timing():
     assert Measurement(CONFIG, GIVEN, Outcome.OK, timing=Timing((2.0, 4.0))).time_s == 3.0
-    with pytest.raises(ValueError, match="with no timing"):
+    with pytest.raises(ValueError, match="timing"):
         Measurement(CONFIG, GIVEN, Outcome.OK)
 
 
-def test_worst_element_belongs_to_a_wrong_result() -> None:
+def test_worst_element_belongs_to_a_wrong_result():
     Measurement(CONFIG, GIVEN, Outcome.WRONG_RESULT, worst_element=worst(), message="wrong")
-    with pytest.raises(ValueError, match="belongs to a wrong result"):
+    with pytest.raises(ValueError, match="wrong result"):
         Measurement(CONFIG, GIVEN, Outcome.CRASHED, worst_element=worst(), message="crashed")
 
 
-def test_worst_element_tells_where_what_and_how_many() -> None:
+def test_worst_element_tells_where_what_and_how_many():
     assert str(worst()) == "y[1, 2] is 1, expected 2 +- 0.1; 3 of 1,200 elements are wrong"
     printed = str(worst(found=2**53 + 1, expected=2**53))
     assert "9007199254740993, expected 9007199254740992" in printed
 
 
-def test_environments_that_differ_in_a_field_have_other_fingerprints() -> None:
-    fields = ("opencl", "CPU", "PoCL", "3.0", "LLVM 14")
-    prints = {Environment(*fields).fingerprint}
-    for place in range(len(fields)):
-        changed = [field + ("x" if place == i else "") for i, field in enumerate(fields)]
-        prints.add(Environment(*changed).fingerprint)
+def test_environments_that_differ_in_a_field_have_other_fingerprints():
+    environment = Environment("opencl", "CPU", "PoCL", "3.0", "LLVM 14")
+    names = ("backend", "device", "platform", "driver", "compiler")
+    others = [replace(environment, **{name: "x"}) for name in names]
     # A character that moves from one field to the next is a difference, too.
-    prints.add(Environment("openclC", "PU", *fields[2:]).fingerprint)
-    assert len(prints) == len(fields) + 2
+    others.append(replace(environment, backend="openclC", device="PU"))
+    assert len({one.fingerprint for one in [environment, *others]}) == 7
 
 
-def test_notes_do_not_separate_environments() -> None:
+def test_notes_do_not_separate_environments():
     one, other = (Environment("b", "d", "p", "r", "c", notes={"load": load}) for load in ("0", "9"))
     assert one == other
     assert hash(one) == hash(other)
 
 
-def test_limits_go_by_the_names_that_constraints_use() -> None:
+def test_limits_go_by_the_names_that_constraints_use():
     limits = DeviceLimits(1024, (1024, 1024, 64), (9, 9, 9), 49152, 8, 32)
     assert limits.names() == {
         "max_group_size": 1024,
@@ -159,20 +139,20 @@ def test_limits_go_by_the_names_that_constraints_use() -> None:
 # ---------- launches
 
 
-def test_cooperative_is_yes_or_no() -> None:
+def test_cooperative_is_yes_or_no():
     assert Launch("f", (4,), (2,), (), cooperative=True).cooperative
-    with pytest.raises(TypeError, match="cooperative is True or False, but got 1"):
+    with pytest.raises(TypeError, match="cooperative"):
         Launch("f", (4,), (2,), (), cooperative=1)
 
 
-@pytest.mark.parametrize("percent", [-2, 101, 0.5, "most"])
-def test_carveout_is_a_percentage(percent: object) -> None:
+def test_carveout_is_a_percentage():
     assert Launch("f", (4,), (2,), (), carveout=-1) == Launch("f", (4,), (2,), ())
-    with pytest.raises(ValueError, match=f"carveout is a percentage, or -1, but got {percent!r}"):
-        Launch("f", (4,), (2,), (), carveout=percent)
+    for percent in (-2, 101, 0.5, "most"):
+        with pytest.raises(ValueError, match=f"carveout .*{percent}"):
+            Launch("f", (4,), (2,), (), carveout=percent)
 
 
-def test_sizes_that_numpy_computed_become_pythons_own() -> None:
+def test_sizes_that_numpy_computed_become_pythons_own():
     launch = Launch("f", (np.int64(4),), (np.uint32(2),), (), np.int32(8))
     sizes = (*launch.group, *launch.grid, launch.shared_bytes)
     assert [type(size) for size in sizes] == [int, int, int], "drivers take no others"

@@ -10,7 +10,7 @@ import pytest
 from harness.core.errors import HarnessError
 from harness.discover.autotune import triton_texts
 from harness.discover.space_file import to_do
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.commands import check, discover
 
 DATA = Path(__file__).parents[1] / "data" / "discover"
@@ -19,7 +19,7 @@ HEAD = "import triton\nfrom itertools import product\n"
 KERNEL = "@triton.jit\ndef add(x, n, BLOCK: tl.constexpr = 8, *, FAST: tl.constexpr): pass\n"
 
 
-def _discovered(folder: Path, source: Path) -> tuple[Spec, str, str]:
+def _discovered(folder, source):
     """Return the space, the host module's text and what is left to do in both."""
     space, host = folder / "k.yaml", folder / "k_host.py"
     text, module = triton_texts(source, None, folder, host)
@@ -28,20 +28,20 @@ def _discovered(folder: Path, source: Path) -> tuple[Spec, str, str]:
     return load_spec(space), module, "\n".join([*to_do(module), *to_do(text)])
 
 
-def _spec(folder: Path, before: str, configs: str) -> Spec:
+def _spec(folder, before, configs):
     text = f"{HEAD}{before}@triton.autotune(configs={configs}, key=['n'])\n{KERNEL}"
     (folder / "k.py").write_text(text)
     return _discovered(folder, folder / "k.py")[0]
 
 
-def _values(spec: Spec) -> dict[str, list[object]]:
+def _values(spec):
     return {p.name: list(p.values) for p in spec.parameters}
 
 
 # --------------------------------------------------------------------------- what is written
 
 
-def test_a_listed_kernel_becomes_a_space_with_the_list_as_baselines(tmp_path: Path) -> None:
+def test_a_listed_kernel_becomes_a_space_with_the_list_as_baselines(tmp_path):
     spec, _, marks = _discovered(tmp_path, DATA / "triton_matmul.py")
     values = {name: [16, 32, 64] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K")}
     assert _values(spec) == values | {"num_warps": [4, 8], "num_stages": [3, 4, 5]}
@@ -55,7 +55,7 @@ def test_a_listed_kernel_becomes_a_space_with_the_list_as_baselines(tmp_path: Pa
     assert "is_cuda() counts as true" in marks
 
 
-def test_the_host_module_has_what_the_kernel_uses_and_nothing_that_runs(tmp_path: Path) -> None:
+def test_the_host_module_has_what_the_kernel_uses_and_nothing_that_runs(tmp_path):
     _, module, marks = _discovered(tmp_path, DATA / "triton_matmul.py")
     names = re.findall(r"^def (\w+)", module, re.MULTILINE)
     assert names[:3] == ["leaky_relu", "matmul_kernel", "arguments"]
@@ -65,7 +65,7 @@ def test_the_host_module_has_what_the_kernel_uses_and_nothing_that_runs(tmp_path
     assert 'FILL IN: "ACTIVATION": its value' in marks
 
 
-def test_heuristics_constants_and_zeroed_outputs_have_their_places(tmp_path: Path) -> None:
+def test_heuristics_constants_and_zeroed_outputs_have_their_places(tmp_path):
     spec, module, _ = _discovered(tmp_path, DATA / "triton_softmax.py")
     assert len(spec.baselines) == 6  # of 8 combinations, the list leaves one out
     assert "@triton.heuristics({'EXACT': lambda args" in module
@@ -78,7 +78,7 @@ def test_heuristics_constants_and_zeroed_outputs_have_their_places(tmp_path: Pat
     assert '"columns": features["columns"],' in module  # a constant that the key names
 
 
-def test_what_autotune_does_around_a_launch_is_left_to_do(tmp_path: Path) -> None:
+def test_what_autotune_does_around_a_launch_is_left_to_do(tmp_path):
     source = tmp_path / "k.py"
     source.write_text(
         f"{HEAD}@triton.autotune(\n"
@@ -93,9 +93,7 @@ def test_what_autotune_does_around_a_launch_is_left_to_do(tmp_path: Path) -> Non
     assert 'INOUT = ("x",)\n' in module
 
 
-def test_the_command_writes_both_files_and_says_what_is_left(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_both_files_and_says_what_is_left(tmp_path, capsys):
     space, host = tmp_path / "s.yaml", tmp_path / "h.py"
     source = str(DATA / "triton_softmax.py")
     assert discover(["--triton", source, "--output", str(space), "--host", str(host)]) == 0
@@ -138,9 +136,7 @@ FILLED = {
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_filled_in_files_are_verified_in_tritons_interpreter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_filled_in_files_are_verified_in_tritons_interpreter(tmp_path, monkeypatch, capsys):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("triton", reason="Triton is not installed")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
@@ -160,7 +156,7 @@ def test_filled_in_files_are_verified_in_tritons_interpreter(
     assert len(re.findall(r"OK, .* verified", capsys.readouterr().out)) == len(spaces)
 
 
-def test_a_copy_that_its_own_package_would_need_is_made_fit_or_marked(tmp_path: Path) -> None:
+def test_a_copy_that_its_own_package_would_need_is_made_fit_or_marked(tmp_path):
     (tmp_path / "k.py").write_text(
         "import triton\nfrom .common import (\n    helper)\nclass A:\n  @staticmethod\n"
         "  @triton.autotune([], ['n'])\n  @triton.jit\n  def f(n): helper(n)\n"
@@ -171,7 +167,7 @@ def test_a_copy_that_its_own_package_would_need_is_made_fit_or_marked(tmp_path: 
     assert "staticmethod" not in module
 
 
-def test_arguments_have_a_mark_by_their_kind(tmp_path: Path) -> None:
+def test_arguments_have_a_mark_by_their_kind(tmp_path):
     (tmp_path / "k.py").write_text(
         "@triton.autotune([], ['n', 'HEAD', 'IS_WIDE'])\n@triton.jit\n"
         "def f(a, b, stride_a, stride_b, n, HEAD: tl.constexpr, IS_WIDE: tl.constexpr,\n"
@@ -185,7 +181,7 @@ def test_arguments_have_a_mark_by_their_kind(tmp_path: Path) -> None:
     assert '# FILL IN: "HAS_B": True,' in module
 
 
-def test_arguments_that_are_not_filled_in_raise_an_error_that_says_so(tmp_path: Path) -> None:
+def test_arguments_that_are_not_filled_in_raise_an_error_that_says_so(tmp_path):
     _, module, _ = _discovered(tmp_path, DATA / "triton_softmax.py")
     (arguments,) = re.findall(r"^def arguments.*?(?=\n\n\n)", module, re.MULTILINE | re.DOTALL)
     with pytest.raises(NotImplementedError, match="FILL IN"):
@@ -195,7 +191,7 @@ def test_arguments_that_are_not_filled_in_raise_an_error_that_says_so(tmp_path: 
 # ------------------------------------------------------------------------- how lists are read
 
 
-def test_a_list_is_read_without_running_it(tmp_path: Path) -> None:
+def test_a_list_is_read_without_running_it(tmp_path):
     cases = (
         ("", "[triton.Config({'BLOCK': 2 ** i * 3}) for i in range(3)]", [3, 6, 12]),
         ("", "[triton.Config({'BLOCK': b}, num_warps=w) for b, w in product([8, 16], (2, 4))]",
@@ -218,7 +214,7 @@ def test_a_list_is_read_without_running_it(tmp_path: Path) -> None:
         assert values.get("maxnreg", [64]) == [64]
 
 
-def test_what_a_space_cannot_take_over_is_marked(tmp_path: Path) -> None:
+def test_what_a_space_cannot_take_over_is_marked(tmp_path):
     cases = (
         ("", "[triton.Config({'BLOCK': b}, num_warps=w) for b in [8, 16] for w in [4, 8] "
          "if b * w <= 64]",
@@ -251,7 +247,7 @@ def test_what_a_space_cannot_take_over_is_marked(tmp_path: Path) -> None:
         assert [mark for mark in marks if mark not in written] == []
 
 
-def test_what_only_a_run_would_show_is_named_with_its_line(tmp_path: Path) -> None:
+def test_what_only_a_run_would_show_is_named_with_its_line(tmp_path):
     cases = (
         ("", "make_configs(8)", r"py:3: `make_configs\(8\)`"),
         ("def f():\n    import os\n    return []\n", "f()", "py:4: `import os`"),
@@ -278,7 +274,7 @@ def test_what_only_a_run_would_show_is_named_with_its_line(tmp_path: Path) -> No
             _spec(tmp_path, before, configs)
 
 
-def test_one_kernel_of_a_readable_file_is_chosen(tmp_path: Path) -> None:
+def test_one_kernel_of_a_readable_file_is_chosen(tmp_path):
     source = tmp_path / "k.py"
     with pytest.raises(HarnessError, match="No such file"):
         triton_texts(source, None, tmp_path, None)

@@ -12,10 +12,9 @@ import pytest
 
 from harness.core.errors import HostModuleError, SpecError, UsageError
 from harness.core.records import Input, Outcome, Value
-from harness.discover.facts import Facts, discover
+from harness.discover.facts import discover
 from harness.discover.space_file import host_text, space_text, to_do
 from harness.measure.cuda.nvrtc import Nvrtc
-from harness.measure.devices import Backend
 from harness.measure.kernels.data import make_kernel_data
 from harness.source.pragmas import EXAMPLES
 from harness.space import ConstrainedSpace
@@ -43,17 +42,17 @@ def reference(arguments):
 """
 
 
-def _facts(folder: Path, text: str, function: str | None = None, name: str = "k.cu") -> Facts:
+def _facts(folder, text, function=None, name="k.cu"):
     (folder / name).write_text(text)
     return discover(folder / name, function)
 
 
-def _space(folder: Path, text: str, function: str | None = None, name: str = "k.cu") -> str:
+def _space(folder, text, function=None, name="k.cu"):
     facts = _facts(folder, text, function, name)
     return space_text(facts, folder, folder / "k.py")
 
 
-def _line(text: str, start: str) -> str:
+def _line(text, start):
     """Return the only line that begins with `start`, without its comment."""
     [line] = [line for line in text.splitlines() if line.strip().startswith(start)]
     return line.strip().split("  #")[0]
@@ -62,7 +61,7 @@ def _line(text: str, start: str) -> str:
 COOPERATIVE = (DATA / "cooperative.cu").read_text()
 
 
-def test_kernel_whose_groups_wait_for_each_other_is_launched_cooperatively(tmp_path: Path) -> None:
+def test_kernel_whose_groups_wait_for_each_other_is_launched_cooperatively(tmp_path):
     text = _space(tmp_path, COOPERATIVE, "waits")
     assert _line(text, "cooperative:") == "cooperative: true"
     assert any("this_grid(), whose sync() needs it" in mark for mark in to_do(text))
@@ -72,7 +71,7 @@ def test_kernel_whose_groups_wait_for_each_other_is_launched_cooperatively(tmp_p
 # ----------------------------------------------------------------------------- parameters
 
 
-def test_a_macro_that_changes_the_result_is_no_parameter_without_a_word(tmp_path: Path) -> None:
+def test_a_macro_that_changes_the_result_is_no_parameter_without_a_word(tmp_path):
     source = "__global__ void f(int *y) { y[0] = RADIUS * UNROLL * BLOCK * (FAST ? 2 : 1); }\n"
     for name, number in {"RADIUS": 3, "UNROLL": 1, "FAST": 1, "BLOCK": 64}.items():
         source = f"#ifndef {name}\n#define {name} {number}\n#endif\n{source}"
@@ -83,7 +82,7 @@ def test_a_macro_that_changes_the_result_is_no_parameter_without_a_word(tmp_path
     assert "\n  # RADIUS: {type: integer" in text
 
 
-def test_the_page_names_every_pragma() -> None:
+def test_the_page_names_every_pragma():
     assert set(EXAMPLES) <= set(re.findall(r"`(\w+) ", read_page("docs/reference/pragmas.md")))
 
 
@@ -91,7 +90,7 @@ DEFINE = '{}\nextern "C" __global__ void f(int *y) {{ y[0] = 1; }}\n'
 LOOP = 'extern "C" __global__ void f(int *y) {{\n{}\nfor (int i = 0; i < 8; i++) y[i] = i; }}\n'
 
 
-def test_a_pragma_is_a_parameter(tmp_path: Path) -> None:
+def test_a_pragma_is_a_parameter(tmp_path):
     cases = (
         (DEFINE, "#pragma erange 64,512\n#define BLOCK 64",
          "BLOCK: {type: power_of_two, min: 64, max: 512, role: launch, default: 64}"),
@@ -126,12 +125,12 @@ def test_a_pragma_is_a_parameter(tmp_path: Path) -> None:
         assert _line(text, parameter[: parameter.index(":") + 1]) == parameter
 
 
-def test_loops_that_share_a_name_share_a_parameter(tmp_path: Path) -> None:
+def test_loops_that_share_a_name_share_a_parameter(tmp_path):
     text = LOOP.format("#pragma unroll_range U 1,8\nwhile (*y) y++;\n#pragma unroll_range U 1,8")
     assert [t.name for t in _facts(tmp_path, text).declared.tuned] == ["U"]
 
 
-def test_a_fault_names_its_lines_and_the_nearest_word(tmp_path: Path) -> None:
+def test_a_fault_names_its_lines_and_the_nearest_word(tmp_path):
     cases = {
         "#pragma eragne 1,2\n#define A 1": ":1: .* `#pragma erange`",
         "\n#pragma range 1,2\nint x;": ":2: .* `int`",
@@ -158,7 +157,7 @@ def test_a_fault_names_its_lines_and_the_nearest_word(tmp_path: Path) -> None:
         assert len(fault.value.faults) == 1
 
 
-def test_all_faults_are_reported_and_nothing_is_written(tmp_path: Path, capsys: Capture) -> None:
+def test_all_faults_are_reported_and_nothing_is_written(tmp_path, capsys):
     source, output = tmp_path / "k.cu", tmp_path / "s.yaml"
     source.write_text("#pragma range 1\n#pragma eragne 1\n__global__ void f(int n) {}\n")
     assert main([str(source), "--output", str(output), "--host", str(tmp_path / "h.py")]) == 2
@@ -174,7 +173,7 @@ def test_all_faults_are_reported_and_nothing_is_written(tmp_path: Path, capsys: 
 PLAIN = (DATA / "constants.cu").read_text()
 
 
-def test_without_pragmas_sizes_and_guarded_constants_are_parameters(tmp_path: Path) -> None:
+def test_without_pragmas_sizes_and_guarded_constants_are_parameters(tmp_path):
     text = _space(tmp_path, PLAIN)
     assert re.findall(r"^  (\w+: \{.*\})  # CONFIRM: ", text, re.MULTILINE) == [
         "BLOCK_X: {type: power_of_two, min: 32, max: 512, role: launch, default: 128}",
@@ -190,7 +189,7 @@ def test_without_pragmas_sizes_and_guarded_constants_are_parameters(tmp_path: Pa
 SWITCH = "values: [0, 1], role: choice"
 
 
-def test_only_conditions_are_offered_0_not_loops(tmp_path: Path) -> None:
+def test_only_conditions_are_offered_0_not_loops(tmp_path):
     conditions = (
         "if (K) y[0] = 1;",
         "y[0] = n > 1 && K;",
@@ -204,14 +203,14 @@ def test_only_conditions_are_offered_0_not_loops(tmp_path: Path) -> None:
         assert f"# K: {{{values}, default: 1}}" in text
 
 
-def test_with_pragmas_no_other_constant_is_tuned(tmp_path: Path) -> None:
+def test_with_pragmas_no_other_constant_is_tuned(tmp_path):
     text = _space(tmp_path, "#pragma range 1,9\n#define N 3\n" + PLAIN)
     assert "  # FAST: {" in text
     assert _line(text, "N:") == "N: {type: integer, min: 1, max: 9, default: 3}"
     assert not re.search(r"^  (BLOCK_X|FAST|FACTOR):", text, re.MULTILINE)
 
 
-def test_the_present_value_is_guessed_too(tmp_path: Path) -> None:
+def test_the_present_value_is_guessed_too(tmp_path):
     uses = {"FACTOR": "\n#pragma unroll FACTOR\nfor (;;) {}", "ON": "if (ON) y[0] = n;"}
     for name, value in itertools.product(
         ("TILE", "BLOCK", "FACTOR", "ITEMS", "ON", "WINDOW"), (0, 1, 2, 100, 4096)
@@ -224,7 +223,7 @@ def test_the_present_value_is_guessed_too(tmp_path: Path) -> None:
 FREE = (DATA / "undefined.cu").read_text()
 
 
-def test_macros_that_nothing_defines_are_parameters_to_confirm(tmp_path: Path) -> None:
+def test_macros_that_nothing_defines_are_parameters_to_confirm(tmp_path):
     assert "nothing defines" not in _space(tmp_path, FREE, "f"), "a missing file may define all"
     (tmp_path / "k.h").write_text("#define OURS 1\nconst int THEIRS = 2;\n")
     text = _space(tmp_path, FREE, "f")
@@ -241,7 +240,7 @@ def test_macros_that_nothing_defines_are_parameters_to_confirm(tmp_path: Path) -
 TEMPLATE_TO_FILL = "# FILL IN: f is a template"
 
 
-def test_a_source_gives_this_line_of_its_space(tmp_path: Path) -> None:
+def test_a_source_gives_this_line_of_its_space(tmp_path):
     cases = (
         ("#define U 0\n" + LOOP.format("#pragma unroll U"),
          "  # U: {type: integer, min: 0, max: 8, default: 0}"),
@@ -273,7 +272,7 @@ def test_a_source_gives_this_line_of_its_space(tmp_path: Path) -> None:
 OPENCL = (DATA / "arguments.cl").read_text()
 
 
-def test_opencl_qualifiers_are_not_part_of_types(tmp_path: Path) -> None:
+def test_opencl_qualifiers_are_not_part_of_types(tmp_path):
     facts = _facts(tmp_path, OPENCL, "first", "k.cl")
     assert facts.dialect == "opencl"
     assert facts.kernel.sizes == ("64", "2", "1")
@@ -294,7 +293,7 @@ def test_opencl_qualifiers_are_not_part_of_types(tmp_path: Path) -> None:
     assert [a.name for a in facts.counts] == ["n", "big"]
 
 
-def test_an_attribute_before_the_kernel_belongs_to_it_alone(tmp_path: Path) -> None:
+def test_an_attribute_before_the_kernel_belongs_to_it_alone(tmp_path):
     text = (
         "__attribute__((reqd_work_group_size(8, 4, 1))) /* c */\n__kernel void f(int n) {}\n"
         "__kernel void g(int n) {}\n"
@@ -303,14 +302,14 @@ def test_an_attribute_before_the_kernel_belongs_to_it_alone(tmp_path: Path) -> N
     assert _facts(tmp_path, text, "g", "k.cl").kernel.sizes == ()
 
 
-def test_an_ifdef_in_a_signature_is_read_with_all_its_branches(tmp_path: Path) -> None:
+def test_an_ifdef_in_a_signature_is_read_with_all_its_branches(tmp_path):
     kernel = _facts(tmp_path, OPENCL, "second", "k.cl").kernel
     assert [(a.name, a.type_name) for a in kernel.arguments] == [("a", "long"), ("b", "int")]
     text = "#ifdef A\nkernel void f(int n) {}\n#else\nkernel void f(int m) {}\n#endif\n"
     assert _facts(tmp_path, text, None, "k.cl").kernel.line == 2, "two versions need no choice"
 
 
-def test_an_argument_in_local_memory_gets_its_size_from_the_launch(tmp_path: Path) -> None:
+def test_an_argument_in_local_memory_gets_its_size_from_the_launch(tmp_path):
     text = _space(tmp_path, OPENCL, "first", "k.cl")
     assert _line(text, "shared:") == "shared: 64 * 4"
     assert "CONFIRM: the bytes of scratch" in "".join(to_do(text))
@@ -321,14 +320,14 @@ def test_an_argument_in_local_memory_gets_its_size_from_the_launch(tmp_path: Pat
     assert _line(several, "shared:") == "shared: 64 * 4 + 64 * 16"
 
 
-def test_with_several_kernels_one_must_be_chosen(tmp_path: Path) -> None:
+def test_with_several_kernels_one_must_be_chosen(tmp_path):
     with pytest.raises(UsageError, match=r"first \(line 7\), second \(line 13\)"):
         _facts(tmp_path, OPENCL, None, "k.cl")
     with pytest.raises(UsageError, match="`second`"):
         _facts(tmp_path, OPENCL, "secund", "k.cl")
 
 
-def test_a_constraint_on_another_kernels_arguments_is_left_out(tmp_path: Path) -> None:
+def test_a_constraint_on_another_kernels_arguments_is_left_out(tmp_path):
     text = (
         "#pragma constraint BLOCK <= n\n#pragma constraint BLOCK <= m\n"
         '#pragma range 1,4\n#define BLOCK 4\nextern "C" {\n'
@@ -341,7 +340,7 @@ def test_a_constraint_on_another_kernels_arguments_is_left_out(tmp_path: Path) -
 SEVERAL = (DATA / "several.cu").read_text()
 
 
-def test_parameters_of_other_kernels_are_left_out_and_listed(tmp_path: Path) -> None:
+def test_parameters_of_other_kernels_are_left_out_and_listed(tmp_path):
     for function, tuned, suggested, lines in (
         ("one", "BOTH ONES UNROLL_1 UNROLL_2", "", []),
         ("two", "BOTH TWOS UNROLL_1 UNROLL_3 EACH", "SCALED", [13, 14]),
@@ -355,13 +354,13 @@ def test_parameters_of_other_kernels_are_left_out_and_listed(tmp_path: Path) -> 
     assert ": TWOS (line 6), UNROLL_3 (line 26), EACH (line 28)\n" in text
 
 
-def test_a_fault_in_another_kernel_is_reported(tmp_path: Path) -> None:
+def test_a_fault_in_another_kernel_is_reported(tmp_path):
     text = SEVERAL.replace("EACH 1,4", "EACH 4,1")
     with pytest.raises(SpecError, match=r"k\.cu:28: .*lo=4 .* hi=1"):
         _facts(tmp_path, text, "one")
 
 
-def test_macros_and_loops_that_a_kernel_reaches_are_in_scope(tmp_path: Path) -> None:
+def test_macros_and_loops_that_a_kernel_reaches_are_in_scope(tmp_path):
     """Also by an included file, or before its launch; another's loop has its own parameter."""
     (tmp_path / "k.h").write_text("__device__ int of(int n) { return n * DEEP; }\n")
     loop = "\n#pragma unroll_range U 1,8\nfor (;;); "
@@ -380,7 +379,7 @@ def test_macros_and_loops_that_a_kernel_reaches_are_in_scope(tmp_path: Path) -> 
 TEMPLATE = (DATA / "template.cu").read_text()
 
 
-def test_a_template_kernel_is_read_and_its_types_are_guessed(tmp_path: Path) -> None:
+def test_a_template_kernel_is_read_and_its_types_are_guessed(tmp_path):
     facts = _facts(tmp_path, TEMPLATE)
     assert facts.kernel.name == "all"
     assert [(a.name, a.type_name) for a in facts.kernel.arguments] == [
@@ -391,7 +390,7 @@ def test_a_template_kernel_is_read_and_its_types_are_guessed(tmp_path: Path) -> 
     assert "CONFIRM: the types T of the template" in " ".join(to_do(text))
 
 
-def test_whole_numbers_of_a_template_are_parameters_to_confirm(tmp_path: Path) -> None:
+def test_whole_numbers_of_a_template_are_parameters_to_confirm(tmp_path):
     cases = (
         ("int BLOCK, unsigned ITEMS = 4", "f<BLOCK, ITEMS>",
          ["BLOCK: {type: power_of_two, min: 16, max: 256, role: launch, default: 64}",
@@ -410,7 +409,7 @@ def test_whole_numbers_of_a_template_are_parameters_to_confirm(tmp_path: Path) -
 # ---------------------------------------------------------------------- launch and inputs
 
 
-def test_the_launch_has_the_sizes_and_dimensions_that_the_source_tells(tmp_path: Path) -> None:
+def test_the_launch_has_the_sizes_and_dimensions_that_the_source_tells(tmp_path):
     cases = (
         ("#define TILE 16", "threadIdx . y", "width height", "TILE TILE", "width height"),
         ("#define TILE 16", "threadIdx.x + blockDim.y", "width height", "TILE", "width"),
@@ -436,7 +435,7 @@ def test_the_launch_has_the_sizes_and_dimensions_that_the_source_tells(tmp_path:
         assert _line(space, "grid:") == f"grid: [{grid}]"
 
 
-def test_features_avoid_the_words_of_expressions(tmp_path: Path) -> None:
+def test_features_avoid_the_words_of_expressions(tmp_path):
     text = "__global__ void f(float *y, int lambda, unsigned warp_size, float alpha) {}\n"
     assert _line(_space(tmp_path, text), "features:") == "features: [lambda_, warp_size_]"
     assert '"lambda": np.int32(features["lambda_"])' in host_text(_facts(tmp_path, text))
@@ -445,7 +444,7 @@ def test_features_avoid_the_words_of_expressions(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------ the files
 
 
-def test_the_host_skeleton_gives_arguments_of_the_right_types(tmp_path: Path) -> None:
+def test_the_host_skeleton_gives_arguments_of_the_right_types(tmp_path):
     facts = _facts(tmp_path, OPENCL.replace(", read_only image2d_t image", ""), "first", "k.cl")
     text = re.sub("raise .*", 'return {"y": arguments["y"]}', host_text(facts))
     (tmp_path / "host.py").write_text(text)
@@ -461,9 +460,7 @@ def test_the_host_skeleton_gives_arguments_of_the_right_types(tmp_path: Path) ->
     }
 
 
-def test_integers_that_are_not_filled_in_are_refused(
-    tmp_path: Path, opencl: Backend, capsys: Capture
-) -> None:
+def test_integers_that_are_not_filled_in_are_refused(tmp_path, opencl, capsys):
     source = (
         "#ifndef F\n#define F 1\n#endif\n"
         "kernel void f(global const int *row, global float *y, local float *t, int n)\n"
@@ -482,7 +479,7 @@ def test_integers_that_are_not_filled_in_are_refused(
     assert run.outcome is Outcome.OK, run.message
 
 
-def test_the_host_skeleton_invents_no_reference(tmp_path: Path) -> None:
+def test_the_host_skeleton_invents_no_reference(tmp_path):
     text = host_text(_facts(tmp_path, TEMPLATE))
     compile(text, "host.py", "exec")
     assert 'raise NotImplementedError("FILL IN: reference() must return' in text
@@ -491,7 +488,7 @@ def test_the_host_skeleton_invents_no_reference(tmp_path: Path) -> None:
     assert "FILL IN: return a dict of the expected arrays: kernel" in marks
 
 
-def test_files_are_written_once_and_the_rest_is_listed(tmp_path: Path, capsys: Capture) -> None:
+def test_files_are_written_once_and_the_rest_is_listed(tmp_path, capsys):
     output, host = tmp_path / "s.yaml", tmp_path / "s.py"
     command = [str(DATA / "scale.cu"), "--output", str(output), "--host", str(host)]
     assert main(command) == 0
@@ -505,9 +502,7 @@ def test_files_are_written_once_and_the_rest_is_listed(tmp_path: Path, capsys: C
     assert (output.read_text(), host.read_text()) == before
 
 
-def test_an_impossible_command_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_an_impossible_command_is_refused(tmp_path, monkeypatch, capsys):
     cases = {
         "not_there.cu": "not_there.cu cannot be read",
         ".": ". is a folder",
@@ -529,7 +524,7 @@ def test_an_impossible_command_is_refused(
 # ---------------------------------------------------------------------------- end to end
 
 
-def _discovered(folder: Path, source: str, suffix: str = "cl") -> tuple[Path, Path]:
+def _discovered(folder, source, suffix="cl"):
     """Write the source, its space and its host module; return the last two."""
     place, space, host = (folder / f"k.{end}" for end in (suffix, "yaml", "py"))
     place.write_text(source)
@@ -537,7 +532,7 @@ def _discovered(folder: Path, source: str, suffix: str = "cl") -> tuple[Path, Pa
     return space, host
 
 
-def test_a_kernel_is_measured_from_its_pragmas_alone(tmp_path: Path, opencl: Backend) -> None:
+def test_a_kernel_is_measured_from_its_pragmas_alone(tmp_path, opencl):
     """A person fills in the host module only."""
     space, host = _discovered(tmp_path, (DATA / "smooth.cl").read_text())
     host.write_text(HOST)
@@ -547,7 +542,7 @@ def test_a_kernel_is_measured_from_its_pragmas_alone(tmp_path: Path, opencl: Bac
 
 
 @needs_nvrtc
-def test_the_space_of_a_template_compiles_at_once(tmp_path: Path) -> None:
+def test_the_space_of_a_template_compiles_at_once(tmp_path):
     source = (
         "namespace lib {\ntemplate <typename T, int BLOCK>\n__global__ void f(T *y, int n) {\n"
         "    __shared__ T part[BLOCK * PAD];\n    part[threadIdx.x] = n;\n    __syncthreads();\n"

@@ -8,8 +8,6 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,7 +24,6 @@ from harness.dispatch.package import files_of
 from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.space_file import LaunchPlan
 from tests.helpers.dispatch_examples import (
-    COLUMNS,
     GUARDS,
     PROVENANCE,
     SHAPES,
@@ -47,7 +44,7 @@ NASTY = 'a */ b /* c """ d \\ e ??/ f\n#error g \u202e \u00e9 {{ h }} % " \'\\'
 # --------------------------------------------------------------------------- texts from elsewhere
 
 
-def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path) -> None:
+def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path):
     program = DispatchProgram(
         columns=(Column(ColumnKind.EQUALS, ("t",), NASTY),),
         tuned=(TunedRange("t", words=(NASTY, "x")),),
@@ -61,7 +58,7 @@ def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path
     dispatcher = Dispatcher("p", NASTY, ("f",), (feature,), program, provenance)
     module = python_of(dispatcher)
     assert module.PROVENANCE["device"] == NASTY
-    assert module.select(NASTY) == {"MODE": NASTY, "FLAG": None}.copy() | {"MODE": "?", "FLAG": 64}
+    assert module.select(NASTY) == {"MODE": "?", "FLAG": 64}
     assert module.select("y") == {"MODE": NASTY, "FLAG": None}
     (tmp_path / "p.h").write_text(c_header(dispatcher))
     (tmp_path / "p.c").write_text(
@@ -79,7 +76,7 @@ def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path
 # ------------------------------------------------------------------------------------------ guards
 
 
-def scope() -> Translator:
+def scope():
     program = mvmul_program()
     features = mvmul_features(program)
     named = {feature.name: feature for feature in features}
@@ -87,82 +84,71 @@ def scope() -> Translator:
     return Translator(constants, named, "p")
 
 
-@pytest.mark.parametrize(
-    ("guard", "reason"),
-    [
-        ("log2(m) < A", "log2 of a feature differs between mathematical libraries"),
-        ("m ** HALF < n", "only powers of whole numbers, to a constant of 1 or more, are exact"),
-        ("m * HALF // 1 < n", "//, % and ceil_div are exact only for whole numbers"),
-        ("m < 9007199254740993", "it has the constant 9007199254740993, beyond 9007199254740992"),
-        ("MODE < m", "a text has no order"),
-        ("MODE * m < n", "a text can be compared, not calculated with"),
-    ],
-)
-def test_guard_that_cannot_be_exact_is_refused_with_its_reason(guard: str, reason: str) -> None:
-    with pytest.raises(ExpressionError) as caught:
-        scope().condition(guard)
-    assert f"`{guard}` cannot be written as exact code: " in str(caught.value)
-    assert reason in str(caught.value)
+def test_guard_that_cannot_be_exact_is_refused_with_its_reason():
+    for guard, reason in (
+        ("log2(m) < A", "log2"),
+        ("m ** HALF < n", "only powers"),
+        ("m * HALF // 1 < n", "ceil_div"),
+        ("m < 9007199254740993", "9007199254740993"),
+        ("MODE < m", "order"),
+        ("MODE * m < n", "calculated"),
+        ("k < m", "names k"),
+    ):
+        with pytest.raises(ExpressionError, match=reason):
+            scope().condition(guard)
 
 
-def test_guard_with_an_unknown_name_is_refused() -> None:
-    with pytest.raises(ExpressionError, match="names k, which is not a feature or a parame"):
-        scope().condition("k < m")
-
-
-def of_mvmul(program: DispatchProgram | None = None, plan: LaunchPlan | None = None) -> Dispatcher:
+def of_mvmul(program=None, plan=None):
     """A dispatcher of two features."""
     program = program or mvmul_program()
     return Dispatcher("p", "", ("f",), mvmul_features(program), program, PROVENANCE, plan)
 
 
-def test_guards_are_computed_outside_of_the_tuned_range_as_well(tmp_path: Path) -> None:
+def test_guards_are_computed_outside_of_the_tuned_range_as_well(tmp_path):
     """Also where 64 bits would overflow."""
     guards = (("m * n < 10 ** 12",), ("m * n * m * n > 0 and m > 2 ** 52",), ("m < 0 < m",))
     dispatcher = of_mvmul(mvmul_program(guards=guards))
-    header = c_header(dispatcher)
-    (tmp_path / "p.h").write_text(header)
-    shapes = ((2**20, 2**19, 0), (2**20, 2**20, -1), (2**62, 2**62, 1), (-(2**63), 2, 0))
+    (tmp_path / "p.h").write_text(c_header(dispatcher))
+    shapes = ((-(2**63), 2, 0), (2**20, 2**20, -1), (2**62, 2**62, 1))
     calls = " && ".join(f"p_select({m + 1} - 1, {n}) == {wanted}" for m, n, wanted in shapes)
     (tmp_path / "main.c").write_text(f'#include "p.h"\nint main(void) {{ return !({calls}); }}\n')
     options = ["-std=c99", *STRICT, "-fsanitize=undefined", "-fno-sanitize-recover", "-O1"]
     subprocess.run(["cc", *options, "main.c", "-o", "main"], cwd=tmp_path, check=True)
     subprocess.run([tmp_path / "main"], check=True)
-    select_index = python_of(dispatcher).select_index
-    for m, n, wanted in shapes:
-        if wanted >= 0:
-            assert select_index(m, n) == wanted
+    module = python_of(dispatcher)
+    for m, n, wanted in shapes[::2]:
+        assert module.select_index(m, n) == wanted
 
 
-def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs() -> None:
+def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs():
     features = pd.DataFrame({"m": [16, 2**30], "n": [3, 2**25], "t": ["half", "float"]})
     guards = ["m * n > A", 't == "half" or m > 1']
     check_exact(guards, {"A": 4}, features[:1])
-    with pytest.raises(ExpressionError, match=r"`m \* n > A` cannot be computed: a number in"):
+    with pytest.raises(ExpressionError, match=r"`m \* n > A`"):
         check_exact(guards, {"A": 4}, features)
 
 
 # --------------------------------------------------------------------------------------- the rest
 
 
-def test_names_that_a_language_reserves_are_changed() -> None:
-    leaves = Leaf((1.0, 0.0)), Leaf((0.0, 1.0))
+def test_names_that_a_language_reserves_are_changed():
     names = ("class", "double")
     program = DispatchProgram(
-        tuple(Column(ColumnKind.RAW, (name,)) for name in names),
-        tuple(TunedRange(name, 1, 9) for name in names),
-        (Config({"class": 1}), Config({"class": 2})),
-        Choice.of_trees([Split(0, 4.0, leaves[0], Split(1, 5.0, leaves[1], leaves[0]))], False),
-        (("double < 9",), ()),
+        columns=(Column(ColumnKind.RAW, ("class",)),),
+        tuned=(),
+        portfolio=(Config({"class": 1}), Config({"class": 2})),
+        choice=Choice.of_trees([Split(0, 4.0, Leaf((1.0, 0.0)), Leaf((0.0, 1.0)))], False),
+        guards=(("double < 9",), ()),
     )
     features = features_of(program, names, ({"class": 1, "double": 2},))
     dispatcher = Dispatcher("p", "", ("f",), features, program, PROVENANCE)
     assert python_of(dispatcher).select(class_=3, double=4) == {"class": 2}
-    assert "int class_;" in c_header(dispatcher)
-    assert "int64_t class_, int64_t double_" in c_header(dispatcher)
+    header = c_header(dispatcher)
+    assert "int class_;" in header
+    assert "int64_t class_, int64_t double_" in header
 
 
-def own_names(dispatcher: Dispatcher) -> set[str]:
+def own_names(dispatcher):
     """What functions of the header that take features use beside them."""
     header = re.sub(r'/\*.*?\*/|"(\\.|[^"])*"|^#.*?$', "", c_header(dispatcher), flags=re.S | re.M)
     header = re.sub(r"HARNESS_ON_SELECT\(p, .*", "", header)  # a macro takes any names
@@ -172,7 +158,7 @@ def own_names(dispatcher: Dispatcher) -> set[str]:
     return found - {feature.name for feature in dispatcher.features}
 
 
-def test_no_feature_has_a_name_that_written_code_uses() -> None:
+def test_no_feature_has_a_name_that_written_code_uses():
     rng = random.Random(1)
     inputs = [drawn_input(rng) for _ in range(20)]
     plan = LaunchPlan(group=["A"], grid=["ceil_div(m * n, A)"])
@@ -202,22 +188,22 @@ def test_no_feature_has_a_name_that_written_code_uses() -> None:
         "os",
     ],
 )
-def test_module_refuses_what_is_no_expression_of_the_language(tmp_path: Path, text: str) -> None:
+def test_module_refuses_what_is_no_expression_of_the_language(tmp_path, text):
     files = files_of(of_mvmul(mvmul_program(guards=(("m < 9",), (), ()))))
     files["p/p.json"] = files["p/p.json"].replace(b"m < 9", text.encode())
-    with pytest.raises(ValueError, match=r"p\.json, configuration 0: .* an expression"):
+    with pytest.raises(ValueError, match=r"p\.json, configuration 0"):
         imported(write_all(tmp_path, files), "p")
 
 
 @pytest.mark.parametrize(("old", "new"), [(b'"format": 2', b'"format": 99'), (b"}", b"")])
-def test_module_names_a_file_that_it_cannot_read(tmp_path: Path, old: bytes, new: bytes) -> None:
+def test_module_names_a_file_that_it_cannot_read(tmp_path, old, new):
     files = files_of(of_mvmul())
     files["p/p.json"] = files["p/p.json"].replace(old, new)
     with pytest.raises(ImportError, match=r"p\.json "):
         imported(write_all(tmp_path, files), "p")
 
 
-def test_module_refuses_other_features() -> None:
+def test_module_refuses_other_features():
     module = python_of(of_mvmul())
     for arguments, features in (
         ((16,), {}),
@@ -225,98 +211,69 @@ def test_module_refuses_other_features() -> None:
         ((16, 16), {"k": 1}),
         ((16,), {"m": 1}),
     ):
-        with pytest.raises(TypeError, match="the features of p are m, n"):
+        with pytest.raises(TypeError, match="are m, n"):
             module.select_index(*arguments, **features)
     assert module.select_index(16, n=16) == module.select_index(n=16, m=16)
     for m in ("16", None, 16.5, math.nan, [16]):
         for function in (module.select_index, module.is_tuned, module.leaf_index):
-            with pytest.raises(TypeError, match=r"the feature m of p is .*, but must be a whole"):
+            with pytest.raises(TypeError, match="the feature m of p"):
                 function(m=m, n=16)
 
 
-def test_inputs_of_one_leaf_have_its_number() -> None:
+def test_inputs_of_one_leaf_have_its_number():
     module = python_of(of_mvmul())
-    low, low_too, wide, tall, outside = (
-        module.leaf_index(m=m, n=n)
-        for m, n in ((16, 16), (96, 4096), (128, 256), (1024, 16), (8, 16))
-    )
+    shapes = [(16, 16), (96, 4096), (128, 256), (1024, 16)]
+    low, low_too, wide, tall = (module.leaf_index(m, n) for m, n in shapes)
     assert low == low_too
     assert len({low, wide, tall}) == 3
-    assert outside == -1
+    assert module.leaf_index(8, 16) == -1, "outside of the tuned range"
 
 
-def test_numbers_of_numpy_are_computed_with_exactly() -> None:
-    program = dataclasses.replace(
-        mvmul_program(guards=(("m * n < 10 ** 9",), (), ())),
-        tuned=(TunedRange("m", 16, 10**6), TunedRange("n", 16, 10**6)),
-    )
+def test_numbers_of_numpy_are_computed_with_exactly():
     plan = LaunchPlan(group=["64"], grid=["ceil_div(m * n, 64)"])
-    module = python_of(of_mvmul(program, plan))
+    module = python_of(of_mvmul(mvmul_program(guards=(("m * n < 10 ** 9",), (), ())), plan))
     assert not module.applies(0, np.int32(65536), np.int32(65536))
     assert module.launch_size(0, np.int32(40000), np.int32(60000)) == ((64,), (37500000,))
 
 
 @pytest.mark.parametrize(
-    ("part", "cases"),
+    ("shared", "carveout", "numbers"),
     [
-        ("shared", {"16 * n - 256": [256, 0, None], "n / 16": [2, 1, None], "4096": [4096] * 3}),
-        ("carveout", {"n - 17": [15, -1, None], "3 * n + 5": [None, 53, 29]}),
+        ("16 * n - 256", "n - 17", [(256, 15), (0, -1), (None, None)]),
+        ("n / 16", "3 * n + 5", [(2, None), (1, 53), (None, 29)]),
     ],
 )
 def test_bytes_and_percentages_of_a_launch_are_computed_in_all_code(
-    tmp_path: Path, part: str, cases: Mapping[str, Sequence[int | None]]
-) -> None:
+    tmp_path, shared, carveout, numbers
+):
     """What is none of them is an error in Python, and -1 in C."""
-    function = {"shared": "shared_bytes", "carveout": "carveout"}[part]
-    why = {"shared": "shared is .* whole numbers from 0", "carveout": "carveout is .* -1 to 100"}
-    for text, expected in cases.items():
-        dispatcher = of_mvmul(plan=LaunchPlan(group=["64"], grid=["1"], **{part: text}))
-        computed = getattr(python_of(dispatcher), function)
-        for n, number in zip((32, 16, 8), expected, strict=True):
+    plan = LaunchPlan(group=["64"], grid=["1"], shared=shared, carveout=carveout)
+    dispatcher = of_mvmul(plan=plan)
+    module = python_of(dispatcher)
+    checks = []
+    for n, both in zip((32, 16, 8), numbers, strict=True):
+        for function, number in zip(("shared_bytes", "carveout"), both, strict=True):
+            computed = getattr(module, function)
             if number is None:
-                with pytest.raises(ValueError, match=why[part]):
+                with pytest.raises(ValueError, match=function.partition("_")[0]):
                     computed(0, m=16, n=n)
+                number = -1
             else:
                 assert computed(0, m=16, n=n) == number
-        calls = "".join(f'printf("%d ", (int)p_{function}(0, 16, {n}));' for n in (32, 16, 8))
-        (tmp_path / "p.h").write_text(c_header(dispatcher))
-        (tmp_path / "p.c").write_text(
-            f'#include <stdio.h>\n#include "p.h"\nint main(void) {{ {calls} return 0; }}'
-        )
-        flags = ["-std=c99", "-Wall", "-Werror", "-Wno-unused-function"]
-        subprocess.run(["cc", *flags, "-o", "p", "p.c", "-lm"], cwd=tmp_path, check=True)
-        printed = subprocess.run(["./p"], cwd=tmp_path, capture_output=True, check=True).stdout
-        assert [int(word) for word in printed.split()] == [-1 if e is None else e for e in expected]
+            checks.append(f"p_{function}(0, 16, {n}) == {number}")
+    (tmp_path / "p.h").write_text(c_header(dispatcher))
+    main = f'#include "p.h"\nint main(void) {{ return !({" && ".join(checks)}); }}'
+    (tmp_path / "p.c").write_text(main)
+    subprocess.run(["cc", "-std=c99", "-o", "p", "p.c", "-lm"], cwd=tmp_path, check=True)
+    subprocess.run([tmp_path / "p"], check=True)
 
 
-def test_cooperative_launch_is_said_in_all_code() -> None:
-    for is_cooperative in (False, True):
-        plan = LaunchPlan(group=["64"], grid=["m"], cooperative=is_cooperative)
-        dispatcher = of_mvmul(plan=plan)
-        assert python_of(dispatcher).DATA["launch"]["cooperative"] is is_cooperative
-        assert ("with cuLaunchCooperativeKernel. */\n" in c_header(dispatcher)) is is_cooperative
-
-
-def test_feature_of_numbers_and_words_is_refused() -> None:
-    with pytest.raises(UsageError, match="m is a number for some inputs and a word for others"):
+def test_feature_of_numbers_and_words_is_refused():
+    with pytest.raises(UsageError, match="m is a number"):
         features_of(mvmul_program(), ("m",), ({"m": 1}, {"m": "one"}))
 
 
-def test_code_says_what_a_person_would_of_powers_of_two_and_words() -> None:
-    words, twos = COLUMNS[5], COLUMNS[7]
-    leaves = Leaf((0.0, 1.0, 2.0), 1), Leaf((1.0, 0.0, 2.0), 2)
-    program = dataclasses.replace(
-        mvmul_program(),
-        columns=(words, twos),
-        tuned=(TunedRange("m", 1, 9, whole=True), TunedRange("t", words=("half", "float"))),
-        choice=Choice.of_trees([Split(0, 0.0, Split(1, 4.0, *leaves), leaves[0])], False),
-    )
-    header = c_header(dispatcher_of(program, "said"))
-    assert "if (!(t == SAID_T_IS_HALF)) {\n" in header
-    assert "<= 4.0) { /* m is not divisible by 8 */\n" in header
-
-
-def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice() -> None:
+def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice():
     where = dataclasses.replace(PROVENANCE.environment, platform="AMD Accelerated")
     provenance = dataclasses.replace(PROVENANCE, environment=where)
     module = python_of(dispatcher_of(mvmul_program(), "p", provenance=provenance))
@@ -324,11 +281,9 @@ def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice() -> None:
     assert not module.serves("a GPU", "NVIDIA CUDA")
 
 
-def test_files_need_no_harness(tmp_path: Path) -> None:
+def test_files_need_no_harness(tmp_path):
     """They are imported by a Python that finds no other packages than stand-ins for theirs."""
-    for name, content in files_of(of_mvmul()).items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
+    write_all(tmp_path, files_of(of_mvmul()))
     for name in ("torch", "numpy"):
         (tmp_path / f"{name}.py").write_text("")
     code = (

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def written(tmp_path_factory):
     """The module that makes operators, of mvmul on the OpenCL device that is here."""
     folder = tmp_path_factory.mktemp("torch") / "out"
     spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
@@ -34,14 +32,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def product(written: Any) -> Any:
+def product(written):
     """matrix product by a function of PyTorch; what is chosen shows in its result."""
 
     @written.operator(
         "harness_test::product",
         features=lambda matrix, vector: {"m": matrix.shape[0], "n": matrix.shape[1]},
     )
-    def product(chosen: Any, matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+    def product(chosen, matrix, vector):
         return (matrix @ vector) * chosen.config["LU"] * chosen.config["THRD"]
 
     product.register_fake(lambda matrix, vector: matrix.new_empty(matrix.shape[0]))
@@ -52,18 +50,18 @@ SHAPES = {(64, 32): 16, (128, 64): 64, (128, 512): 128, (8, 8): 64}
 """Shapes, each with the factor of the configuration that is chosen; the last is not tuned."""
 
 
-def inputs(m: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+def inputs(m, n):
     return torch.ones(m, n), torch.ones(n)
 
 
-def test_each_shape_runs_the_configuration_that_is_chosen_for_it(product: Any) -> None:
+def test_each_shape_runs_the_configuration_that_is_chosen_for_it(product):
     for (m, n), factor in SHAPES.items():
         assert product(*inputs(m, n)).tolist() == [n * factor] * m
 
 
-def test_compiled_code_has_the_operator_and_chooses_at_run_time(product: Any) -> None:
+def test_compiled_code_has_the_operator_and_chooses_at_run_time(product):
     @torch.compile(backend="aot_eager", fullgraph=True, dynamic=True)
-    def compiled(matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+    def compiled(matrix, vector):
         return product(matrix + 1, vector) - 1
 
     with torch._dynamo.config.patch(error_on_recompile=True):
@@ -71,11 +69,11 @@ def test_compiled_code_has_the_operator_and_chooses_at_run_time(product: Any) ->
             assert compiled(*inputs(m, n)).tolist() == [2 * n * factor - 1] * m
 
 
-def test_operators_follow_the_rules_of_pytorch(written: Any, product: Any) -> None:
+def test_operators_follow_the_rules_of_pytorch(written, product):
     torch.library.opcheck(product, inputs(64, 32))
 
     @written.operator("harness_test::scaled", mutates_args=("y",))
-    def scaled(chosen: Any, y: torch.Tensor, m: int, n: int = 32) -> None:
+    def scaled(chosen, y, m, n=32):
         y.mul_(chosen.config["THRD"])
 
     torch.library.opcheck(scaled, (torch.ones(4), 64))
@@ -83,15 +81,13 @@ def test_operators_follow_the_rules_of_pytorch(written: Any, product: Any) -> No
         assert product(*inputs(64, 32)).shape == (64,)
 
 
-def test_kernel_of_the_dispatcher_runs_on_tensors(written: Any) -> None:
+def test_kernel_of_the_dispatcher_runs_on_tensors(written):
     @written.operator("harness_test::mvmul", mutates_args=("y",))
-    def mvmul(
-        chosen: Any, matrix: torch.Tensor, vector: torch.Tensor, y: torch.Tensor, m: int, n: int
-    ) -> None:
+    def mvmul(chosen, matrix, vector, y, m, n):
         chosen.launch(matrix, vector, y, np.int32(m), np.int32(n))
 
     @torch.compile(backend="aot_eager", fullgraph=True)
-    def compiled(matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+    def compiled(matrix, vector):
         y = torch.full((matrix.shape[0],), torch.nan)
         mvmul(matrix, vector, y, matrix.shape[0], matrix.shape[1])
         return y + 1
@@ -104,11 +100,9 @@ def test_kernel_of_the_dispatcher_runs_on_tensors(written: Any) -> None:
         mvmul(matrix[:, ::2], vector, torch.ones(64), 64, 32)
 
 
-def test_each_call_of_an_operator_is_counted_once(written: Any, tmp_path: Path) -> None:
+def test_each_call_of_an_operator_is_counted_once(written, tmp_path):
     @written.operator("harness_test::counted", mutates_args=("y",))
-    def counted(
-        chosen: Any, matrix: torch.Tensor, x: torch.Tensor, y: torch.Tensor, m: int, n: int
-    ) -> None:
+    def counted(chosen, matrix, x, y, m, n):
         if n != 32:
             assert chosen.config["LU"]
         chosen.launch(matrix, x, y, np.int32(m), np.int32(n))
@@ -123,8 +117,8 @@ def test_each_call_of_an_operator_is_counted_once(written: Any, tmp_path: Path) 
     assert [line.split(",")[:3] for line in lines] == [["64", "32", "1"], ["8", "8", "1"]]
 
 
-def test_features_that_no_argument_names_must_be_computed(written: Any) -> None:
+def test_features_that_no_argument_names_must_be_computed(written):
     with pytest.raises(TypeError, match="mvmul chooses by m, n, but a::b has no argument n; comp"):
 
         @written.operator("a::b")
-        def b(chosen: Any, m: int) -> None: ...
+        def b(chosen, m): ...

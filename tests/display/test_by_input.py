@@ -1,14 +1,12 @@
 """The worst, default and predicted configuration of each input, as printed and as drawn."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from harness.core.records import Config, Input
+from harness.core.records import Input
 from harness.dispatch.learners import Default, Static
 from harness.dispatch.study import (
     CHOICES,
@@ -21,14 +19,13 @@ from harness.dispatch.study import (
 )
 from harness.display.sections import by_input_section
 from harness.report.findings import Findings
-from harness.results.view import Results
 from tests.helpers.commands import analyse as main
 from tests.helpers.replays import FormulaMeasurer, results_of, small_space
 
 SPACE = small_space("BLOCK: {values: [16, 64, 256], default: 256}", 8, 16, 32, 64, 128, 256)
 
 
-def time_s(problem: Input, config: Config) -> float:
+def time_s(problem, config):
     """Up to 32 BLOCK=16 is best, from 64 on 64; the other of the two takes twice, 256 three times
     as long."""
     best = 16 if problem["n"] < 50 else 64  # type: ignore[operator]
@@ -36,11 +33,11 @@ def time_s(problem: Input, config: Config) -> float:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def results(tmp_path_factory):
     return results_of(tmp_path_factory.mktemp("by_input"), SPACE, FormulaMeasurer(time_s))
 
 
-def test_slowdowns_are_over_the_best_and_predictions_are_held_out(results: Results) -> None:
+def test_slowdowns_are_over_the_best_and_predictions_are_held_out(results):
     wanted = [Default(), Static(), DISPATCHERS[TREE]]
     found = Study.of(Findings(results).matrix, wanted)
     rows = slowdowns_by_input(results, found)
@@ -58,7 +55,7 @@ def test_slowdowns_are_over_the_best_and_predictions_are_held_out(results: Resul
     assert all(math.isnan(row.default) for row in slowdowns_by_input(results, unknown))
 
 
-def test_failures_and_what_does_not_apply_have_no_number() -> None:
+def test_failures_and_what_does_not_apply_have_no_number():
     one = InputSlowdowns(Input({"n": 8}), 4.0, math.nan, math.inf)
     other = InputSlowdowns(Input({"n": 9}), 1.0, 2.0, 1.0)
     table = by_input_section([one, other], "tree").table
@@ -71,9 +68,7 @@ def test_failures_and_what_does_not_apply_have_no_number() -> None:
     assert geometric_means([other]) == (1.0, 2.0, 1.0)
 
 
-def test_the_name_of_what_predicts_must_be_one(
-    results: Results, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_name_of_what_predicts_must_be_one(results, capsys):
     (database,) = results.databases
     assert main([database, "--by-input", "gadapt"]) == 0
     assert "Predicted: what `gadapt` chooses, learnt without the input." in capsys.readouterr().out

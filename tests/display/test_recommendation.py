@@ -1,18 +1,13 @@
 """The first sentence of a summary: what to use where, and how much faster it is."""
 
-from __future__ import annotations
-
 import dataclasses
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from harness.analysis.inputs import InputReport
-from harness.core.records import Config, Input, Measurement, Outcome, Timing
-from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Node, Split
+from harness.core.records import Input, Measurement, Outcome, Timing
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.learners import Default
-from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.single import Single
 from harness.dispatch.study import DISPATCHERS, STATIC, Study
 from harness.dispatch.text import rule
@@ -20,31 +15,21 @@ from harness.display.inputs import input_cells
 from harness.display.recommendation import recommendation
 from harness.models.columns import Column, ColumnKind, TunedRange
 from harness.stats.timing import TimeRatio
+from tests.helpers.matrices import DEFAULT, LARGE, SMALL, shapes
 
-DEFAULT, SMALL, LARGE = (Config({"BLOCK": block}) for block in (256, 16, 64))
 LEARNERS = [Default(), STATIC, DISPATCHERS["tree"]]
 CLEAR = TimeRatio(2.0, 1.9, 2.1, 20)
 
 
-def report(n: int, speedup: TimeRatio | None, config: Config = SMALL) -> InputReport:
-    problem = Input({"n": n})
+def report(n, speedup, config=SMALL):
     best, baseline = (
-        Measurement(c, problem, Outcome.OK, Timing((1.0, 1.1))) for c in (config, DEFAULT)
+        Measurement(measured, Input({"n": n}), Outcome.OK, Timing((1.0, 1.1)))
+        for measured in (config, DEFAULT)
     )
-    return InputReport(problem, best, baseline, speedup, 0, {Outcome.OK: 2}, 2)
+    return InputReport(best.input, best, baseline, speedup, 0, {Outcome.OK: 2}, 2)
 
 
-def matrix(small_s: float, large_s: float) -> Matrix:
-    """Ten of 16 inputs want SMALL, the others LARGE; the default takes 2 s on all."""
-    features = pd.DataFrame({"n": [2**e for e in range(16)]})
-    first = np.arange(16) < 10
-    time_s = np.column_stack(
-        [np.full(16, 2.0), np.where(first, 1.0, small_s), np.where(first, large_s, 1.0)]
-    )
-    return make_matrix(features, (DEFAULT, SMALL, LARGE), time_s, default=0)
-
-
-def program(root: Node, *, whole: bool) -> DispatchProgram:
+def program(root, *, whole):
     return DispatchProgram(
         columns=(Column(ColumnKind.RAW, ("n",)), Column(ColumnKind.RATIO, ("n", "m"))),
         tuned=(TunedRange("n", 1, 64, whole=whole), TunedRange("m", 1, 64, whole=whole)),
@@ -58,21 +43,21 @@ MEAN = TimeRatio(1.98, 1.60, 2.40, 4)
 LOSS = TimeRatio(1.35, 1.30, 1.41, 20)
 
 
-def four(config: Config = SMALL) -> list[InputReport]:
+def four(config=SMALL):
     return [report(n, CLEAR, config) for n in range(4)]
 
 
-def test_a_choice_that_pays_is_a_rule_with_both_speed_ups() -> None:
-    found = Study.of(matrix(3.0, 3.0), LEARNERS)
+def test_a_choice_that_pays_is_a_rule_with_both_speed_ups():
+    found = Study.of(shapes(16), LEARNERS)
     text = recommendation([report(1, CLEAR)], found, Single(SMALL), DEFAULT)
     assert text is not None
-    assert text.startswith("Use BLOCK=16 where n <= 700, else BLOCK=64: ")
+    assert text.startswith("Use BLOCK=16 where m <= 700, else BLOCK=64: ")
     assert "] over the default, " in text
     assert text.endswith("] over one configuration for all, on 16 held-out inputs.")
 
 
-def test_where_choosing_does_not_pay_one_configuration_is_named() -> None:
-    found = Study.of(matrix(1.0, 1.5), LEARNERS)
+def test_where_choosing_does_not_pay_one_configuration_is_named():
+    found = Study.of(shapes(16, slow=1.0), LEARNERS)
     lost = Single(SMALL, speedup=MEAN, loss=(report(3, CLEAR, LARGE), LOSS), inputs=4)
     assert recommendation(four(), found, lost, DEFAULT) == (
         "Use BLOCK=16 on every input: 1.98x [1.60, 2.40] over the default. On n=3, BLOCK=64 is "
@@ -105,24 +90,23 @@ def test_where_choosing_does_not_pay_one_configuration_is_named() -> None:
          "configuration was measured on all inputs: default."),
     ],
 )  # fmt: skip
-def test_one_sentence_says_what_to_use_on_several_inputs(single: Single, text: str) -> None:
+def test_one_sentence_says_what_to_use_on_several_inputs(single, text):
     assert recommendation(four(), None, single, DEFAULT) == text
 
 
-@pytest.mark.parametrize(
-    ("single", "text"),
-    [
-        (Single(SMALL, speedup=TimeRatio(2.0, 1.9, 2.1, 1), inputs=1),
-         "Use BLOCK=16: 2.00x [1.90, 2.10] over the default."),
-        (Single(DEFAULT, inputs=1),
-         "Keep the default: nothing faster was found (all 2 configurations tried)."),
-    ],
-)  # fmt: skip
-def test_one_input_has_its_own_sentence(single: Single, text: str) -> None:
-    assert recommendation([report(1, CLEAR)], None, single, DEFAULT) == text
+def test_one_input_has_its_own_sentence():
+    faster = Single(SMALL, speedup=TimeRatio(2.0, 1.9, 2.1, 1), inputs=1)
+    for single, text in (
+        (faster, "Use BLOCK=16: 2.00x [1.90, 2.10] over the default."),
+        (
+            Single(DEFAULT, inputs=1),
+            "Keep the default: nothing faster was found (all 2 configurations tried).",
+        ),
+    ):
+        assert recommendation([report(1, CLEAR)], None, single, DEFAULT) == text
 
 
-def test_an_input_on_which_nothing_works_is_named() -> None:
+def test_an_input_on_which_nothing_works_is_named():
     nothing = InputReport(Input({"n": 9}), None, None, None, 0, {Outcome.CRASHED: 4}, 100)
     single = Single(DEFAULT, inputs=1)
     assert recommendation([report(1, CLEAR), nothing], None, single, DEFAULT) == (
@@ -131,7 +115,7 @@ def test_an_input_on_which_nothing_works_is_named() -> None:
     )
 
 
-def tried(n: int, count: int, legal: int | None) -> InputReport:
+def tried(n, count, legal):
     return dataclasses.replace(report(n, None, DEFAULT), outcomes={Outcome.OK: count}, legal=legal)
 
 
@@ -160,21 +144,21 @@ NOT_MEASURED = InputReport(Input({"n": 9}), None, None, None, 0, {}, None)
          "Keep the default on every input: only the default was tried."),
     ],
 )  # fmt: skip
-def test_a_verdict_says_what_it_rests_on(reports: list[InputReport], text: str) -> None:
+def test_a_verdict_says_what_it_rests_on(reports, text):
     assert recommendation(reports, None, Single(DEFAULT, inputs=2), DEFAULT) == text
 
 
-def test_the_table_says_where_nothing_but_the_default_was_tried() -> None:
+def test_the_table_says_where_nothing_but_the_default_was_tried():
     cells = [list(input_cells(one, DEFAULT))[-1] for one in (tried(1, 1, 5), tried(2, 3, 5))]
     assert cells == ["only the default was tried", "default is best"]
 
 
-def test_nothing_is_recommended_where_nothing_worked() -> None:
+def test_nothing_is_recommended_where_nothing_worked():
     nothing = InputReport(Input({"n": 1}), None, None, None, 0, {Outcome.CRASHED: 4}, 100)
     assert recommendation([nothing], None, None, DEFAULT) is None
 
 
-def test_a_rule_names_whole_numbers_as_a_person_does() -> None:
+def test_a_rule_names_whole_numbers_as_a_person_does():
     root = Split(
         0,
         139.025,
@@ -189,7 +173,7 @@ def test_a_rule_names_whole_numbers_as_a_person_does() -> None:
     assert "n <= 139.025" in fractions
 
 
-def test_a_rule_that_nests_is_no_line() -> None:
+def test_a_rule_that_nests_is_no_line():
     pair = Split(1, 2.0, Leaf((0.0, 1.0, 1.0)), Leaf((1.0, 0.0, 1.0)))
     assert rule(program(Split(0, 8.0, pair, pair), whole=True), DEFAULT) is None
     same = Split(1, 2.0, Leaf((0.0, 1.0, 1.0)), Leaf((0.0, 1.0, 1.0)))

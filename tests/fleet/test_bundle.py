@@ -1,7 +1,5 @@
 """What travels of a space, and how a worker finds it."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import os
@@ -13,10 +11,10 @@ import pytest
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.program import FlagFile
 from harness.core.records import Input
-from harness.fleet.bundle import Bundle, pack
-from harness.space_file import Spec, load_spec, make_spec
+from harness.fleet.bundle import pack
+from harness.space_file import load_spec, make_spec
 from tests.helpers.fleet_program import SPACE, write_program
-from tests.helpers.planted import FAULTS
+from tests.helpers.planted import FAULTS, write_files
 
 RUN = ["sh", "{source}", "{A}", "{n}"]
 PYTHON = {
@@ -27,30 +25,25 @@ PYTHON = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(own_cache: None) -> None:
-    """A cache that no other test fills."""
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> Spec:
+def kernel(tmp_path):
     shutil.copytree(FAULTS, tmp_path / "user")
     folder = tmp_path / "user"
-    (folder / "helper.py").write_text("from more import deep\n")
-    (folder / "more").mkdir()
-    (folder / "more" / "__init__.py").write_text("")
-    (folder / "more" / "deep.py").write_text("x = 1\n")
-    (folder / "unused.py").write_text("")
+    files = {"helper.py": "from more import deep\n", "more/deep.py": "x = 1\n"}
+    write_files(folder, {**files, "more/__init__.py": "", "unused.py": ""})
     host = load_spec(folder / "faults.yaml").host
     host.write_text("import helper\n" + host.read_text())
     return load_spec(folder / "faults.yaml")
 
 
-def _names(bundle: Bundle) -> set[str]:
+def _names(bundle):
     return {Path(name).name for name in bundle.files}
 
 
-def test_a_kernels_space_is_read_from_what_travelled(kernel: Spec, tmp_path: Path) -> None:
+def test_a_kernels_space_is_read_from_what_travelled(kernel, tmp_path):
     bundle = pack(kernel)
     assert {"faults.cl", "helper.py", "deep.py", kernel.host.name} <= _names(bundle)
     assert "unused.py" not in _names(bundle)
@@ -68,7 +61,7 @@ def test_a_kernels_space_is_read_from_what_travelled(kernel: Spec, tmp_path: Pat
     assert (there.host.parent / "helper.py").read_text() == "from more import deep\n"
 
 
-def test_files_of_flags_travel(kernel: Spec, tmp_path: Path) -> None:
+def test_files_of_flags_travel(kernel, tmp_path):
     path = tmp_path / "fast.acf"
     path.write_text("fast")
     file = FlagFile("fast.acf@1a2b", path, hashlib.sha256(b"fast").hexdigest())
@@ -79,7 +72,7 @@ def test_files_of_flags_travel(kernel: Spec, tmp_path: Path) -> None:
     assert there.path != path
 
 
-def test_all_files_that_a_program_names_travel(tmp_path: Path) -> None:
+def test_all_files_that_a_program_names_travel(tmp_path):
     spec = write_program(tmp_path / "user")
     bundle = pack(spec)
     sources = {"check.py", "sums_of_fleet.py", "script.sh", "make.sh", "space.yaml"}
@@ -92,16 +85,16 @@ def test_all_files_that_a_program_names_travel(tmp_path: Path) -> None:
     assert not os.access(plan.folder / "../source/script.sh", os.X_OK)
 
 
-def test_files_of_the_inputs_of_a_workload_travel(tmp_path: Path) -> None:
+def test_files_of_the_inputs_of_a_workload_travel(tmp_path):
     spec = write_program(tmp_path / "user")
     other = dataclasses.replace(spec, inputs=(*spec.inputs, Input({"n": 5})))
-    with pytest.raises(UsageError, match=r"data_5.txt: no such file, and \S+space.yaml names it"):
+    with pytest.raises(UsageError, match=r"data_5\.txt"):
         pack(other)
     (spec.path.parent / "data_5.txt").write_text("sum5\n")
     assert {f"data_{n}.txt" for n in (3, 4, 5)} <= _names(pack(other))
 
 
-def test_a_program_whose_space_is_in_python_travels(tmp_path: Path) -> None:
+def test_a_program_whose_space_is_in_python_travels(tmp_path):
     folder = write_program(tmp_path / "user").path.parent
     bundle = pack(make_spec(PYTHON, folder))
     shutil.rmtree(tmp_path / "user")
@@ -110,7 +103,7 @@ def test_a_program_whose_space_is_in_python_travels(tmp_path: Path) -> None:
     assert Path(plan.run_words({"A": 1, "n": 1})[1]).read_text().endswith('us"\n')
 
 
-def test_a_file_with_an_absolute_path_must_be_equal_on_the_worker(tmp_path: Path) -> None:
+def test_a_file_with_an_absolute_path_must_be_equal_on_the_worker(tmp_path):
     data = tmp_path / "data_3.txt"
     data.write_text("sum3")
     text = SPACE.replace('"data_{n}.txt"', str(data))
@@ -118,13 +111,13 @@ def test_a_file_with_an_absolute_path_must_be_equal_on_the_worker(tmp_path: Path
     assert "data_3.txt" not in _names(bundle)
     assert bundle.unpacked().name == "script"
     data.write_text("another")
-    with pytest.raises(BackendUnavailable, match=rf"no {data}, or another one than this machine"):
+    with pytest.raises(BackendUnavailable, match=str(data)):
         bundle.unpacked()
 
 
-def test_files_that_are_too_large_are_named(kernel: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_are_too_large_are_named(kernel, monkeypatch):
     monkeypatch.setattr("harness.fleet.bundle.MOST_BYTES", 100)
     paths = kernel.sources["opencl"].path, kernel.host
     largest = max(paths, key=lambda path: path.stat().st_size)
-    with pytest.raises(UsageError, match=rf"and a worker takes 100; the largest is {largest}"):
+    with pytest.raises(UsageError, match=str(largest)):
         pack(kernel)

@@ -32,6 +32,7 @@ from pathlib import Path
 from unittest import mock
 
 from harness.__main__ import COMMANDS, main, usage
+from harness.report.findings import Findings
 from tests.golden.formula import FormulaGpu
 from tests.golden.texts import ROOT, help_of, masked, text_of_page
 
@@ -165,12 +166,14 @@ def _run(line: str, name: str) -> str:
     """What a command prints, and how it ends."""
     gpu = OTHER_GPUS.get(name, FormulaGpu("one"))
     opened = mock.patch(OPENED, return_value=({"": gpu}, "by formula"))
+    undrawn = mock.patch.object(Findings, "picture", return_value="<svg></svg>")  # none is compared
     out, err = io.StringIO(), io.StringIO()
-    with opened, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with opened, undrawn, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(line.split())
-    texts = [f"$ harness {line}", out.getvalue().rstrip()]
-    texts += ["--- standard error", err.getvalue().rstrip()] * bool(err.getvalue().strip())
-    return "\n".join([*texts, f"--- exit code {code}", ""])
+    text = f"$ harness {line}\n{out.getvalue().rstrip()}\n"
+    if errors := err.getvalue().strip():
+        text += f"--- standard error\n{errors}\n"
+    return f"{text}--- exit code {code}\n"
 
 
 def _names(folder: Path) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from pathlib import Path
 
 from tests.golden.make import AGAIN, OUTPUTS, make
 
@@ -14,7 +13,7 @@ What users see has changed. If that is intended:
 Read the difference, and commit it with the reason."""
 
 
-def test_outputs_are_the_committed_ones(tmp_path: Path) -> None:
+def test_outputs_are_the_committed_ones(tmp_path):
     make(tmp_path)
     names = sorted({path.name for folder in (OUTPUTS, tmp_path) for path in folder.glob("*.txt")})
     lines = [line for name in names for line in _difference(OUTPUTS / name, tmp_path / name)]
@@ -22,7 +21,7 @@ def test_outputs_are_the_committed_ones(tmp_path: Path) -> None:
     assert not lines, "\n".join(["", *lines[:MOST_LINES], *more, "", ADVICE])
 
 
-def _difference(expected: Path, made: Path) -> list[str]:
+def _difference(expected, made):
     texts = [
         p.read_text(encoding="utf-8").splitlines() if p.exists() else [] for p in (expected, made)
     ]

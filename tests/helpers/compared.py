@@ -9,6 +9,7 @@ import json
 import random
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -106,5 +107,10 @@ def run(*words: str) -> tuple[int, Any]:
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         status = main([*words, "--json"])
     document = json.loads(printed.getvalue())
-    jsonschema.validate(document, document_schema("compare"))
+    _validator().validate(document)
     return status, document
+
+
+@cache
+def _validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(document_schema("compare"))

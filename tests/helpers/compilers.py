@@ -1,10 +1,6 @@
 """Marks for tests that need a compiler."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +9,7 @@ from harness.measure.cuda.nvcc import Nvcc, find_nvcc
 from harness.measure.cuda.nvrtc import Nvrtc, load_nvrtc
 
 
-def _missing(find: Callable[[], object]) -> str:
+def _missing(find):
     try:
         find()
     except BackendUnavailable as error:
@@ -43,7 +39,7 @@ extern "C" __global__ void twice(const float *x, float *y) {
 """
 
 
-def fake_nvcc(folder: Path, compiling: str = "exit 0") -> Path:
+def fake_nvcc(folder, compiling="exit 0"):
     """Write a program that answers nvcc's questions and otherwise runs a shell command."""
     path = folder / "nvcc"
     path.write_text(

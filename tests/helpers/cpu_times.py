@@ -1,9 +1,6 @@
 """CPU seconds of each test, with those of the processes that it started."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,32 +14,32 @@ class CpuTimes:
     What several tests share, such as a process that a fixture starts, counts for the first of them.
     """
 
-    def __init__(self, shown: int) -> None:
+    def __init__(self, shown):
         self._shown = shown
         self._start_s = 0.0
-        self._seconds: dict[str, float] = {}
+        self._seconds = {}
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self) -> None:
+    def pytest_runtest_setup(self):
         """Note when a test starts."""
         self._start_s = used_s()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self,
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    ):
         """Note in a test's last report what it took; pytest-xdist passes it on."""
         report = yield
         if report.when == "teardown":
             report.cpu_s = used_s() - self._start_s
         return report
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    def pytest_runtest_logreport(self, report):
         """Gather the times of all workers."""
         if report.when == "teardown":
             self._seconds[report.nodeid] = report.cpu_s
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter):
         """Print the dearest tests."""
         dearest = sorted(self._seconds.items(), key=lambda item: -item[1])
         total_s = sum(self._seconds.values())
@@ -51,12 +48,12 @@ class CpuTimes:
             terminalreporter.write_line(f"{seconds:6.2f} s {name}")
 
 
-def used_s() -> float:
+def used_s():
     """CPU seconds of this process, of those that it waited for, and of those that run now."""
     return sum(_process_s(pid) for pid in _running(os.getpid()))
 
 
-def _running(pid: int) -> Iterator[int]:
+def _running(pid):
     yield pid
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -67,7 +64,7 @@ def _running(pid: int) -> Iterator[int]:
             yield from _running(int(child))
 
 
-def _process_s(pid: int) -> float:
+def _process_s(pid):
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:  # it has ended

@@ -1,14 +1,9 @@
 """Workers of Dask, in this process and in processes of their own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +11,7 @@ from harness.fleet import agent
 
 
 @contextmanager
-def offering(offered: object) -> Iterator[None]:
+def offering(offered):
     """Let this process offer this, in place of its devices."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(agent, "make_offer", lambda *_: offered)
@@ -25,7 +20,7 @@ def offering(offered: object) -> Iterator[None]:
     agent.end_agents()
 
 
-def local_workers(count: int) -> Any:
+def local_workers(count):
     """Make a scheduler with so many workers in this process."""
     pytest.importorskip("distributed")
     from harness.fleet.cluster import load_distributed
@@ -41,7 +36,7 @@ def local_workers(count: int) -> Any:
 
 
 @contextmanager
-def worker_process(address: str, device: str, cache: Path) -> Iterator[subprocess.Popen[bytes]]:
+def worker_process(address, device, cache):
     """Run `harness.worker` for one of two parts of this machine's CPU."""
     command = [sys.executable, "-m", "harness", "worker", address, "--device", device, "--quiet"]
     environment = {**os.environ, "HARNESS_CPU_PARTS": "2", "HARNESS_CACHE_DIR": str(cache)}

@@ -34,7 +34,7 @@ from harness.dispatch.package import (
 )
 from harness.dispatch.package import dispatcher_of as dispatcher_for
 from harness.measure.cuda.bindings import BindingsDriver
-from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import usable_devices
 from harness.models.columns import Column, ColumnKind, LinearTerm, TunedRange, column_values
@@ -92,6 +92,8 @@ PROVENANCE = Provenance(
     date="2026-01-31",
     verdict=("| dispatcher  | 1.05 |", "| best static | 1.35 |"),
 )
+
+CUDA = Environment("cuda", "Stand-in GPU", "CUDA 13.0", "580", "nvrtc 13.0 sm_90")
 
 
 def drawn_input(rng: random.Random) -> dict[str, Value]:
@@ -321,15 +323,17 @@ def write_for_opencl(folder: Path, spec: Spec, program: DispatchProgram) -> None
     write_dispatcher(folder, dispatcher_for(program, spec, where, kernels, limits))
 
 
-def write_for_cuda(
-    folder: Path, spec: Spec, program: DispatchProgram, tuned_on: str = "Stand-in GPU"
-) -> tuple[KernelFile, ...]:
-    """Write a dispatcher for a device of CUDA; return its kernels."""
-    environment = Environment("cuda", tuned_on, "CUDA 13.0", "580", "nvcc 13.0 sm_90")
-    kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
-    where = replace(PROVENANCE, environment=environment)
-    write_dispatcher(folder, dispatcher_for(program, spec, where, kernels))
-    return kernels
+_CUBINS: dict[tuple[Path, tuple[Config, ...]], tuple[KernelFile, ...]] = {}
+
+
+def write_for_cuda(folder: Path, spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...]:
+    """Write a dispatcher for the stand-in GPU; return its kernels."""
+    key = spec.path, program.portfolio
+    if key not in _CUBINS:
+        _CUBINS[key] = cuda_kernels(spec, program, Nvrtc("sm_90").compile)
+    where = replace(PROVENANCE, environment=CUDA)
+    write_dispatcher(folder, dispatcher_for(program, spec, where, _CUBINS[key]))
+    return _CUBINS[key]
 
 
 @contextmanager

@@ -1,16 +1,10 @@
 """Results of a small space, from which dispatchers are learnt."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from pathlib import Path
 
 from harness.core.records import (
-    Config,
     DeviceLimits,
     Environment,
-    Input,
     Measurement,
     Outcome,
     StopReason,
@@ -19,7 +13,6 @@ from harness.core.records import (
 from harness.results import COMPLETE
 from harness.results.notes import limit_notes
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec
 from tests.helpers.results_examples import begin_search, make_plan, opened
 
 SPACE = """\
@@ -34,10 +27,8 @@ inputs: {features: [n], values: [INPUTS]}
 LIMITS_HERE = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 2, 32)
 DEVICE = Environment("replay", "a device", "a platform", "1.0", "a compiler")
 
-Times = Callable[[Input, Config], float]
 
-
-def by_size(given: Input, config: Config) -> float:
+def by_size(given, config):
     """Small inputs want small blocks, large ones large blocks; in between it matters less."""
     n = given["n"]
     assert isinstance(n, int)
@@ -45,14 +36,12 @@ def by_size(given: Input, config: Config) -> float:
     return 1e-3 * (1 if config["BLOCK"] == (16 if n < 1024 else 64) else wrong)
 
 
-def always_16(given: Input, config: Config) -> float:
+def always_16(given, config):
     """There is nothing to choose."""
     return 1e-3 * (1 if config["BLOCK"] == 16 else 3)
 
 
-def fill(
-    place: Path, spec: Spec, environment: Environment = DEVICE, times: Times = by_size
-) -> Path:
+def fill(place, spec, environment=DEVICE, times=by_size):
     """All legal configurations of all inputs."""
     with opened(place) as store:
         for given in spec.inputs:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input
 from harness.measure.choose import open_kernels
 from harness.measure.kernels.data import KernelData, KernelJob
 from harness.measure.kernels.device_process import DeviceWorker
-from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.verify import Tolerance
-from harness.space import ConstrainedSpace, Space
-from harness.space_file import Spec, load_spec
+from harness.space import ConstrainedSpace
+from harness.space_file import load_spec
 from harness.stats.timing import Sampling
 from tests.helpers.fakes import (
     FAKE_HOST,
@@ -29,7 +24,6 @@ from tests.helpers.fakes import (
     FakeCompiler,
     FakeDevice,
     HereChild,
-    Kernel,
 )
 
 FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
@@ -38,9 +32,7 @@ DATA = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2.0 * X}, ())
 """The data of FOUR for `twice`."""
 
 
-def write_fake(
-    folder: Path, kernel: str = "V\nkernel twice", space: str = FAKE_SPACE, host: str = FAKE_HOST
-) -> Spec:
+def write_fake(folder, kernel="V\nkernel twice", space=FAKE_SPACE, host=FAKE_HOST):
     """Write and load a space for fake devices.
 
     The path makes the source another one for each test: nothing is in the cache.
@@ -51,15 +43,12 @@ def write_fake(
     return load_spec(folder / "fake.yaml")
 
 
-OpenFake = Callable[..., tuple[KernelMeasurer, Space]]
-
-
 @contextmanager
-def opening_fakes(folder: Path, spec: Spec) -> Iterator[OpenFake]:
+def opening_fakes(folder, spec):
     """Open measurers of fake devices with traits, whose journal is in a folder, and close them."""
     with ExitStack() as opened:
 
-        def measurer(spec: Spec = spec, **traits: Any) -> tuple[KernelMeasurer, Space]:
+        def measurer(spec=spec, **traits):
             named = {"language": "opencl", "compiler": "opencl", "journal": folder / "journal"}
             kind = DeviceBackend if "opened" in traits else FakeBackend
             local = open_kernels(spec, kind(why="a fake", **{**named, **traits}))
@@ -69,7 +58,7 @@ def opening_fakes(folder: Path, spec: Spec) -> Iterator[OpenFake]:
         yield measurer
 
 
-def fake_job(kernel: str = "twice", **changes: Any) -> KernelJob:
+def fake_job(kernel="twice", **changes):
     """Make a job that runs a kernel once on x and y of four elements."""
     job = KernelJob(
         config=Config({"KERNEL": kernel}),
@@ -88,24 +77,24 @@ class DeviceBackend(FakeBackend):
 
     opened: FakeDevice = dataclasses.field(default_factory=FakeDevice)
 
-    def open_device(self) -> FakeDevice:
+    def open_device(self):
         """Return the device."""
         return self.opened
 
 
 def bound_device(
-    kernel: Kernel | None = None,
-    times_s: Iterable[float] = (),
-    clocks_mhz: Iterable[float | None] = (),
-    kind: type[FakeDevice] = FakeDevice,
-) -> FakeDevice:
+    kernel=None,
+    times_s=(),
+    clocks_mhz=(),
+    kind=FakeDevice,
+):
     """Make a device whose kernel `twice` is this one, with DATA bound."""
     device = kind(times_s, KERNELS | ({"twice": kernel} if kernel else {}), clocks_mhz)
     device.bind(DATA.arguments)
     return device
 
 
-def fake_worker(folder: Path, device: FakeDevice, host: str = FAKE_HOST) -> DeviceWorker:
+def fake_worker(folder, device, host=FAKE_HOST):
     """Make the worker of a device, which has an input's data of a host module."""
     path = folder / "twice.py"
     path.write_text(host)
@@ -114,13 +103,13 @@ def fake_worker(folder: Path, device: FakeDevice, host: str = FAKE_HOST) -> Devi
     return worker
 
 
-def measure_kernels_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def measure_kernels_here(monkeypatch):
     """Let this process build and run kernels of fake devices."""
     for module in ("kernels.device_process", "builds.queue"):
         monkeypatch.setattr(f"harness.measure.{module}.Child", HereChild)
 
 
-def measure_programs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def measure_programs_here(monkeypatch):
     """Let this process build and run programs, which takes no time to start."""
     for module in ("programs.measurer", "builds.queue"):
         monkeypatch.setattr(f"harness.measure.{module}.Child", HereChild)

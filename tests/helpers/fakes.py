@@ -10,45 +10,38 @@ import dataclasses
 import hashlib
 import itertools
 import os
-import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed, OutOfDeviceMemory
-from harness.core.program import Argument, Binary, Launch, Program
+from harness.core.program import Binary
 from harness.core.records import WARM, Build, DeviceLimits, Environment
-from harness.measure.bound import BoundArray, StrayWrite, values_of, why_unlaunchable
+from harness.measure.bound import BoundArray, values_of, why_unlaunchable
 from harness.measure.clocks import ClockWatch
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.device import Compiler, Device
+from harness.measure.device import Device
 from harness.measure.devices import Backend
-
-Kernel = Callable[..., None]
-Array = npt.NDArray[Any]
-T = TypeVar("T")
 
 LIMITS = DeviceLimits(256, (256, 256, 64), (1 << 16, 1 << 16, 1 << 16), 1 << 15, 4, 32)
 IDENTITY = "fake compiler 1"
 MAGIC = b"FAKE\n"
 
 
-def twice(x: Array, y: Array) -> None:
+def twice(x, y):
     """Compute y = 2 x."""
     y[...] = 2 * x
 
 
-def nothing(*_: object) -> None:
+def nothing(*_):
     """Change nothing."""
 
 
-KERNELS: dict[str, Kernel] = {"twice": twice, "nothing": nothing}
+KERNELS = {"twice": twice, "nothing": nothing}
 
 
 class FakeCompiler:
@@ -57,7 +50,7 @@ class FakeCompiler:
     identity = IDENTITY
     arch: str | None = None
 
-    def compile(self, program: Program) -> Binary:
+    def compile(self, program):
         """Return the text itself, or raise BuildFailed with its `#error`."""
         for number, line in enumerate(program.text.splitlines(), start=1):
             if line.startswith("#error"):
@@ -86,27 +79,27 @@ class FakeDevice(Device):
 
     def __init__(
         self,
-        times_s: Iterable[float] = (),
-        kernels: Mapping[str, Kernel] = KERNELS,
-        clocks_mhz: Iterable[float | None] = (),
-    ) -> None:
+        times_s=(),
+        kernels=KERNELS,
+        clocks_mhz=(),
+    ):
         super().__init__(MemoryError, "process", WARM)
         self.watch = ClockWatch(1000.0)
         self._clocks_mhz = iter(clocks_mhz)
         self.clock_s = 0.0
-        self.launched: list[dict[str, Any]] = []
-        self.launches: list[Launch] = []
+        self.launched = []
+        self.launches = []
         self.unloads = 0
-        self.strays: list[StrayWrite] = []
+        self.strays = []
         self._times_s = itertools.chain(times_s, itertools.repeat(1e-3))
         self.kernels = kernels
 
-    def environment(self, compiler: str) -> Environment:
+    def environment(self, compiler):
         """Return a fake environment."""
         return Environment("fake", "fake device", "memory", "1", compiler)
 
     @property
-    def bound(self) -> dict[str, Any]:
+    def bound(self):
         """The arguments, as kernels get them."""
         return {
             name: value.memory.view(value.dtype).reshape(value.shape)
@@ -115,31 +108,31 @@ class FakeDevice(Device):
             for name, value in self._arguments.items()
         }
 
-    def stray_writes(self) -> list[StrayWrite]:
+    def stray_writes(self):
         """Return the stray writes, once."""
         strays, self.strays = self.strays, []
         return strays + super().stray_writes()
 
-    def load(self, binary: Binary) -> list[str]:
+    def load(self, binary):
         """Return the names of the binary's kernels."""
         if not binary.data.startswith(MAGIC):
             raise LaunchFailed("the binary cannot be loaded: it is not of this device")
         lines = binary.data.decode().splitlines()
         return [line.split()[1] for line in lines if line.startswith("kernel ")]
 
-    def unload(self) -> None:
+    def unload(self):
         """Note that what was loaded is forgotten."""
         self.unloads += 1
 
-    def launch(self, module: list[str], launches: Sequence[Launch]) -> float:
+    def launch(self, module, launches):
         """Run Python functions as kernels; return the sum of their times."""
         return sum(self._launch(module, launch) for launch in launches)
 
-    def sm_clock_mhz(self) -> float | None:
+    def sm_clock_mhz(self):
         """Return the next clock."""
         return next(self._clocks_mhz, None)
 
-    def _launch(self, module: list[str], launch: Launch) -> float:
+    def _launch(self, module, launch):
         reason = why_unlaunchable(launch, self.limits)
         values_of(launch, self._arguments)
         if reason or launch.function not in module:
@@ -152,37 +145,37 @@ class FakeDevice(Device):
         self.clock_s += elapsed_s
         return elapsed_s
 
-    def _allocated(self, size_bytes: int) -> Array:
+    def _allocated(self, size_bytes):
         return np.zeros(size_bytes, np.uint8)
 
-    def _inside(self, memory: Array, offset: int, size_bytes: int) -> Array:
+    def _inside(self, memory, offset, size_bytes):
         return memory[offset : offset + size_bytes]
 
-    def _write(self, memory: Array, offset: int, array: Array) -> None:
+    def _write(self, memory, offset, array):
         self._inside(memory, offset, array.nbytes)[...] = array.reshape(-1).view(np.uint8)
 
-    def _read(self, array: Array, memory: Array, offset: int) -> None:
+    def _read(self, array, memory, offset):
         array.reshape(-1).view(np.uint8)[...] = self._inside(memory, offset, array.nbytes)
 
-    def _fill(self, memory: Array, offset: int, byte: int, size_bytes: int) -> None:
+    def _fill(self, memory, offset, byte, size_bytes):
         self._inside(memory, offset, size_bytes)[...] = byte
 
-    def _copy(self, memory: Array, offset: int, source: Array, size_bytes: int) -> None:
+    def _copy(self, memory, offset, source, size_bytes):
         self._inside(memory, offset, size_bytes)[...] = source[:size_bytes]
 
-    def _free(self, whole: Array, part: Array | None = None) -> None:
+    def _free(self, whole, part=None):
         """Nothing: memory is freed with its last reference."""
 
-    def _wait(self) -> None:
+    def _wait(self):
         """Nothing runs."""
 
-    def _is_out_of_memory(self, error: Exception) -> bool:
+    def _is_out_of_memory(self, error):
         return True
 
-    def _describe_memory(self) -> str:
+    def _describe_memory(self):
         return f"harness holds {self._held_bytes:,} bytes"
 
-    def _timed_fill(self, memory: Array, size_bytes: int) -> float:
+    def _timed_fill(self, memory, size_bytes):
         return 0.0
 
 
@@ -209,29 +202,29 @@ class FakeBackend(Backend):
     hashes: bool = False
 
     @property
-    def is_gpu(self) -> bool:
+    def is_gpu(self):
         """Say no: nothing is warmed up."""
         return False
 
-    def open_device(self) -> Device:
+    def open_device(self):
         """Open a fake device that takes its time."""
         return _JournalDevice(self)
 
-    def run_empty_kernel(self, device: Device, compiler: Compiler) -> None:
+    def run_empty_kernel(self, device, compiler):
         """Run none on a device that lives: it would be in the journal."""
         if not self.lives:
             super().run_empty_kernel(device, compiler)
 
-    def open_compiler(self) -> Compiler:
+    def open_compiler(self):
         """Open a fake compiler that takes its time, or nvcc."""
         return _JournalCompiler(self) if self.arch is None else Nvcc(self.arch)
 
 
 class _JournalCompiler(FakeCompiler):
-    def __init__(self, backend: FakeBackend) -> None:
+    def __init__(self, backend):
         self._backend = backend
 
-    def compile(self, program: Program) -> Binary:
+    def compile(self, program):
         with _noted(self._backend.journal, "compile"):
             time.sleep(self._backend.compile_s)
             binary = super().compile(program)
@@ -241,18 +234,18 @@ class _JournalCompiler(FakeCompiler):
         return dataclasses.replace(binary, build=build)
 
 
-def _code_sha256(text: str) -> str:
+def _code_sha256(text):
     kernels = [line for line in text.splitlines() if line.startswith("kernel ")]
     return hashlib.sha256("\n".join(kernels).encode()).hexdigest()
 
 
 class _JournalDevice(FakeDevice):
-    def __init__(self, backend: FakeBackend) -> None:
+    def __init__(self, backend):
         super().__init__()
         self._backend = backend
         self.shares_cpu = backend.shares_cpu
 
-    def bind(self, *sets: Mapping[str, Argument]) -> None:
+    def bind(self, *sets):
         wanted = sum(value.nbytes for arguments in sets for value in arguments.values())
         bind = self._binds()
         with _noted(self._backend.journal, "bind"):
@@ -262,13 +255,11 @@ class _JournalDevice(FakeDevice):
                 raise OutOfDeviceMemory(f"{wanted} bytes do not fit")
         super().bind(*sets)
 
-    def _binds(self) -> int:
-        journal = self._backend.journal
-        return (
-            sum(what == "bind" for what, _, _ in read_journal(journal)) if journal.exists() else 0
-        )
+    def _binds(self):
+        self._backend.journal.touch()
+        return self._backend.journal.read_text().count("bind")
 
-    def load(self, binary: Binary) -> list[str]:
+    def load(self, binary):
         """Return the names of its kernels; for a cubin, which fakes cannot read, all names."""
         if binary.data.startswith(b"\x7fELF"):
             return list(KERNELS)
@@ -276,7 +267,7 @@ class _JournalDevice(FakeDevice):
         is_spoiling = words is not None and words in binary.data.decode()
         return [*super().load(binary), *([words] if is_spoiling else [])]
 
-    def launch(self, module: list[str], launches: Sequence[Launch]) -> float:
+    def launch(self, module, launches):
         if len(self.launched) == self._backend.lives:
             os.kill(os.getpid(), signal.SIGSEGV)
         self.healthy = self.healthy and self._backend.spoilt_by not in module
@@ -287,25 +278,6 @@ class _JournalDevice(FakeDevice):
             return super().launch(module, launches)
 
 
-class SharedWorker:
-    """The worker of a process that measurers use one after the other: each has a worker there."""
-
-    def __init__(self) -> None:
-        self._number = 0
-        self._worker: object = None
-
-    @property
-    def is_spoilt(self) -> bool:
-        """Say whether the worker in use may not be used again."""
-        return getattr(self._worker, "is_spoilt", False)
-
-    def call(self, number: int, made_by: bytes, method: Callable[..., T], *args: object) -> T:
-        """Call a method of the worker of this number, which is made at first use."""
-        if self._number != number:
-            self._number, self._worker = number, pickle.loads(made_by)()
-        return method(self._worker, *args)
-
-
 class HereChild:
     """A fake of a child, whose process takes a second to start: it does all work right here, as if
     all threads shared one process."""
@@ -313,11 +285,11 @@ class HereChild:
     generation = 1
     _working = threading.RLock()
 
-    def __init__(self, make_worker: Callable[[], object]) -> None:
+    def __init__(self, make_worker):
         self._make_worker = make_worker
-        self._worker: object = None
+        self._worker = None
 
-    def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
+    def call(self, method, *args, timeout_s):
         """Call the method."""
         with self._working:
             self._worker = self._make_worker() if self._worker is None else self._worker
@@ -329,28 +301,25 @@ class HereChild:
 
     call_again = call
 
-    def replace(self) -> None:
+    def replace(self):
         """Make another worker."""
         self._worker = None
         self.generation += 1
 
-    def close(self) -> None:
-        """Do nothing, since nothing runs."""
+    close = replace
 
 
-class _noted:  # noqa: N801 (a context manager)
-    def __init__(self, journal: Path, what: str) -> None:
-        self._journal, self._what = journal, what
-
-    def __enter__(self) -> None:
-        self._begin = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        with self._journal.open("a") as file:
-            file.write(f"{self._what} {self._begin} {time.monotonic()}\n")
+@contextmanager
+def _noted(journal, what):
+    begin = time.monotonic()
+    try:
+        yield
+    finally:
+        with journal.open("a") as file:
+            file.write(f"{what} {begin} {time.monotonic()}\n")
 
 
-def read_journal(journal: Path) -> Iterator[tuple[str, float, float]]:
+def read_journal(journal):
     """Yield each event with the times of its begin and its end."""
     for line in journal.read_text().splitlines():
         what, begin, end = line.split()

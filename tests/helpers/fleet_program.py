@@ -1,10 +1,7 @@
 """A program whose build, run and check have files of their own."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
+from tests.helpers.planted import write_files
 
 SPACE = """\
 name: script
@@ -43,7 +40,7 @@ def check(run):
 """
 
 
-def write_program(folder: Path, space: str = SPACE) -> Spec:
+def write_program(folder, space=SPACE):
     """Write the program's files; return its space."""
     files = {
         "spaces/space.yaml": space,
@@ -55,9 +52,6 @@ def write_program(folder: Path, space: str = SPACE) -> Spec:
         "source/script.sh": SCRIPT,
         "source/unused.sh": "",
     }
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    write_files(folder, files)
     (folder / "source" / "make.sh").chmod(0o755)
     return load_spec(folder / "spaces" / "space.yaml")

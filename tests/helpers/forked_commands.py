@@ -5,8 +5,6 @@ the standard library alone takes the place of a command, passes its words, folde
 files to that process, and ends as the command does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json
@@ -17,7 +15,6 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,7 +26,7 @@ _MOST_BYTES = 1 << 18
 
 
 @contextmanager
-def forked_commands(path: Path) -> Iterator[str]:
+def forked_commands(path):
     """Serve commands at a socket; return the shell's words that take the place of `harness`."""
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "tests.helpers.forked_commands", "serve", str(path)]
@@ -43,7 +40,7 @@ def forked_commands(path: Path) -> Iterator[str]:
             server.kill()
 
 
-def _serve(path: str) -> None:
+def _serve(path):
     for name in _LOADED:
         importlib.import_module(name)
     loading = f"{path}.loading"
@@ -62,7 +59,7 @@ def _serve(path: str) -> None:
             connection.close()
 
 
-def _run(connection: socket.socket) -> None:
+def _run(connection):
     """Be the command that is asked for."""
     from harness.__main__ import main
 
@@ -76,7 +73,7 @@ def _run(connection: socket.socket) -> None:
     os.environ.update(request["environment"])
     sys.argv = ["harness", *request["words"]]
     threading.Thread(target=_end_with, args=[connection], daemon=True).start()
-    code: str | int | None = 1
+    code = 1
     try:
         code = main()
     except SystemExit as ended:
@@ -89,13 +86,13 @@ def _run(connection: socket.socket) -> None:
     os._exit(0)
 
 
-def _end_with(connection: socket.socket) -> None:
+def _end_with(connection):
     """End this process where the program that asked for it was killed."""
     connection.recv(1)
     os._exit(1)
 
 
-def _ask(path: str, words: list[str]) -> int:
+def _ask(path, words):
     """Have a command run; return its exit code."""
     request = {"words": words, "folder": os.getcwd(), "environment": dict(os.environ)}
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:

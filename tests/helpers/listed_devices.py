@@ -1,7 +1,5 @@
 """Devices as CUDA and OpenCL list them, on machines that are not here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from harness.measure.devices import Backend
@@ -22,7 +20,7 @@ CPU = ListedDevice(OPENCL, 0, "cpu", is_gpu=False, platform="Portable Computing 
 AMD = ListedDevice(OPENCL, 0, "gfx90a", is_gpu=True, platform="AMD")
 
 
-def backend_of(device: ListedDevice | None, arch: str | None = None) -> Backend:
+def backend_of(device, arch=None):
     """Make the backend of a device; of CUDA without one."""
     is_opencl = device is not None and device.interface == OPENCL
     language, compiler = ("opencl", "opencl") if is_opencl else ("cuda", "nvcc")

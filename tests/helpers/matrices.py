@@ -1,19 +1,15 @@
 """Matrices of times that dispatchers learn from."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
 from harness.core.records import Config
-from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.matrix import make_matrix
 
 SMALL, LARGE, DEFAULT = (Config({"BLOCK": block}) for block in (16, 64, 256))
 
 
-def table(time_s: Any, features: pd.DataFrame | None = None, **more: Any) -> Matrix:
+def table(time_s, features=None, **more):
     """Make a matrix of these seconds, by input and BLOCK=0, 1, ...; the only feature, unless others
     are given, is the number of the input."""
     times = np.array(time_s, float)
@@ -23,7 +19,7 @@ def table(time_s: Any, features: pd.DataFrame | None = None, **more: Any) -> Mat
     return make_matrix(features, configs, times, **more)
 
 
-def shapes(count: int, slow: float = 3.0) -> Matrix:
+def shapes(count, slow=3.0):
     """Make times in which five in eight of the inputs want SMALL, the others LARGE; the default
     takes twice as long as the best."""
     features = pd.DataFrame({"m": [2**e for e in range(count)], "n": 2**count})

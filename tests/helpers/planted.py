@@ -1,36 +1,36 @@
 """A space of faults planted in a kernel (see data/faults), and a wait for processes."""
 
-from __future__ import annotations
-
 import os
 import time
-from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
-from harness.core.records import Config, Input, Measurement, Value
-from harness.measure.devices import Backend
+from harness.core.records import Config, Input, Outcome
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.measurer import Measurer
-from harness.space import ConstrainedSpace, Space
-from harness.space_file import Spec
+from harness.space import ConstrainedSpace
 
 FAULTS = Path(__file__).parents[1] / "data" / "faults"
 GIVEN = Input({"n": 100})
 SOON_S = 60.0
 
 
-def fault(name: str, block: int = 8) -> Config:
+def fault(name, block=8):
     """Make the configuration with a fault."""
     return Config({"FAULT": name, "BLOCK": block})
 
 
-def space_of(spec: Spec, measurer: Measurer, given: Input = GIVEN) -> Space:
+def assert_ok(*measurements):
+    """Assert that measurements ended well."""
+    for measured in measurements:
+        assert measured.outcome is Outcome.OK, measured.message
+
+
+def space_of(spec, measurer, given=GIVEN):
     """Make the space of an input for an OpenCL measurer."""
     return ConstrainedSpace.of(spec, given, measurer.limits, "opencl")
 
 
-def is_running(pid: int) -> bool:
+def is_running(pid):
     """Say whether a process runs; one that waits to be reaped does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -39,9 +39,9 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
-def descendants(pid: int) -> set[int]:
+def descendants(pid):
     """Return the processes that descend from one, from Linux's list of every thread's children."""
-    found: set[int] = set()
+    found = set()
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # it has ended just now
             for child in map(int, task.read_text().split()):
@@ -49,7 +49,7 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def program_of(pid: int) -> str:
+def program_of(pid):
     """Return the path of a process's program; empty where it has ended."""
     try:
         return os.readlink(f"/proc/{pid}/exe")
@@ -57,7 +57,7 @@ def program_of(pid: int) -> str:
         return ""
 
 
-def until(condition: Callable[[], bool]) -> bool:
+def until(condition):
     """Wait for a condition; return whether it became true."""
     end = time.monotonic() + SOON_S
     while not condition() and time.monotonic() < end:
@@ -65,12 +65,18 @@ def until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def measured(
-    spec: Spec, backend: Backend, problem: Input, *changes: Mapping[str, Value]
-) -> list[Measurement]:
+def measured(spec, backend, problem, *changes):
     """Measure the default with each of these changes, which must be legal."""
     with closing(KernelMeasurer(spec, backend)) as measurer:
         space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
         configs = [Config({**space.default, **change}) for change in changes]
         assert [space.why_illegal(config) for config in configs] == [None] * len(configs)
         return [measurer.measure(space, problem, config, None) for config in configs]
+
+
+def write_files(folder, files):
+    """Write texts to paths inside a folder."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)

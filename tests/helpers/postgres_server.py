@@ -1,7 +1,5 @@
 """A PostgreSQL server for tests: in a temporary folder, on a Unix socket, without a port."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import pwd
@@ -10,10 +8,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from tests.helpers.planted import is_running
 
@@ -31,7 +27,7 @@ _OPTIONS = {
 _PATIENCE_S = 30
 
 
-def programs() -> Path | None:
+def programs():
     """The folder of the newest server's programs; None where there is none."""
     debian = Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")
     newest = sorted(debian, key=lambda path: float(path.parts[-3]))
@@ -43,11 +39,11 @@ def programs() -> Path | None:
 class Server:
     """A server that runs as another user than root."""
 
-    def __init__(self, folder: Path, bin_: Path) -> None:
+    def __init__(self, folder, bin_):
         self._folder, self._bin = folder, bin_
         self._data = folder / "data"
         self._numbers = itertools.count(1)
-        self._as: dict[str, Any] = {}
+        self._as = {}
         if os.geteuid() == 0:
             user = next(u for u in pwd.getpwall() if u.pw_name in ("postgres", "nobody"))
             self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
@@ -55,7 +51,7 @@ class Server:
         words = "-U harness -A trust --no-sync -E UTF8 --no-locale --wal-segsize=1"
         self._run("initdb", "-D", str(self._data), *words.split())
 
-    def _run(self, program: str, *words: str) -> None:
+    def _run(self, program, *words):
         done = subprocess.run(
             [str(self._bin / program), *words],
             cwd=self._folder,
@@ -67,11 +63,11 @@ class Server:
         )
         assert done.returncode == 0, done.stderr + self.log()
 
-    def log(self) -> str:
+    def log(self):
         path = self._folder / "log"
         return path.read_text() if path.exists() else ""
 
-    def start(self, limit_bytes: int | None = None) -> None:
+    def start(self, limit_bytes=None):
         """Start the server; with a limit, no file of it may grow beyond.
 
         It is our own child, so that no trace of it is left once we have waited for its end. Where
@@ -100,11 +96,11 @@ class Server:
             assert time.monotonic() < end, self.log()
             time.sleep(0.02)
 
-    def stop(self) -> None:
+    def stop(self):
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait(_PATIENCE_S)
 
-    def kill(self) -> None:
+    def kill(self):
         """Kill the server and all that it started."""
         children = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", str(self._process.pid)], capture_output=True, text=True
@@ -119,10 +115,10 @@ class Server:
             assert time.monotonic() < end
             time.sleep(0.01)
 
-    def url(self, name: str = "postgres", user: str = "harness") -> str:
+    def url(self, name="postgres", user="harness"):
         return f"postgresql://{user}@/{name}?host={self._folder}"
 
-    def make_database(self) -> str:
+    def make_database(self):
         """Return the URL of a new, empty database."""
         name = f"test_{next(self._numbers)}"
         ((version,),) = self.execute("SHOW server_version_num")
@@ -130,15 +126,15 @@ class Server:
         self.execute(f"CREATE DATABASE {name} TEMPLATE template0 {quickly}")
         return self.url(name)
 
-    def drop(self, url: str) -> None:
+    def drop(self, url):
         self.execute(f"DROP DATABASE {url.partition('@/')[2].partition('?')[0]} WITH (FORCE)")
 
-    def execute(self, sql: str, url: str | None = None) -> list[tuple[Any, ...]]:
+    def execute(self, sql, url=None):
         """Execute statements, each committed at once; return the rows of the last one."""
         return execute(url or self.url(), sql)
 
 
-def execute(url: str, sql: str) -> list[tuple[Any, ...]]:
+def execute(url, sql):
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
@@ -149,7 +145,7 @@ def execute(url: str, sql: str) -> list[tuple[Any, ...]]:
 
 
 @contextmanager
-def running_server(limit_bytes: int | None = None) -> Iterator[Server]:
+def running_server(limit_bytes=None):
     """A new server."""
     bin_ = programs()
     assert bin_ is not None

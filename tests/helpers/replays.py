@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from harness.analysis.coverage import input_reports
-from harness.analysis.inputs import InputReport
 from harness.core.errors import HostModuleError
 from harness.core.records import (
     Config,
@@ -25,14 +22,13 @@ from harness.core.records import (
     shown,
 )
 from harness.display.progress import Display
-from harness.measure.measurer import Measurer
 from harness.measure.trial.occasions import split_rounds
 from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
 from harness.results.view import Results, read_results, the_one
 from harness.search import Progress, SearchOptions, resolve_techniques
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from harness.tuning import Campaign, CampaignPlan
 from harness.tuning.devices import DevicePool
 
@@ -75,9 +71,7 @@ REPLAYED_TWO = REPLAYED.replace(", {m: 64, n: 1024}, {m: 1024, n: 64}", "")
 """Two inputs are too few to learn a choice from, which takes longer than all else here."""
 
 
-def small_space(
-    parameters: str, *inputs: int, more: str = "", name: str = "small", group: str = "BLOCK"
-) -> str:
+def small_space(parameters, *inputs, more="", name="small", group="BLOCK"):
     """A space with a feature n, for kernels of which only the times are asked."""
     values = ", ".join(f"{{n: {n}}}" for n in inputs)
     return (
@@ -103,7 +97,7 @@ BROKEN = "kernel.py: arguments() raised"
 Times = Callable[[Input, Config], float]
 
 
-def write_space(folder: Path, text: str = SPACE) -> Path:
+def write_space(folder, text=SPACE):
     """A space whose kernel is never compiled; returns the YAML file."""
     (folder / "kernel.cl").write_text(KERNEL)
     (folder / "kernel.py").write_text(HOST)
@@ -112,12 +106,12 @@ def write_space(folder: Path, text: str = SPACE) -> Path:
     return path
 
 
-def make_spec(folder: Path, text: str = SPACE) -> Spec:
+def make_spec(folder, text=SPACE):
     """The space, loaded."""
     return load_spec(write_space(folder, text))
 
 
-def write_recording(folder: Path, text: str) -> tuple[Path, Path]:
+def write_recording(folder, text):
     """A space and a CSV recording of the formula on all of it; `formula_s` needs a BLOCK."""
     space = write_space(folder, text)
     spec = load_spec(space)
@@ -135,18 +129,18 @@ def write_recording(folder: Path, text: str) -> tuple[Path, Path]:
     return space, recording
 
 
-def formula_s(problem: Input, config: Config) -> float:
+def formula_s(problem, config):
     """A smooth landscape whose best block size depends on the input; a few points fail."""
     if int(config.digest[:6], 16) % 17 == 0:
         return float("inf")
-    best_block = 64 if problem["n"] < problem["m"] else 512  # type: ignore[operator]
+    best_block = 64 if problem["n"] < problem["m"] else 512
     block = config["BLOCK"]
     assert isinstance(block, int)
     cost = abs(block.bit_length() - best_block.bit_length()) + 1
     return 1e-3 * cost * (1 + int(config.digest[6:10], 16) / 0x20000)
 
 
-def sized_s(problem: Input, config: Config) -> float:
+def sized_s(problem, config):
     """Time grows with n; small inputs want BLOCK=16, large ones 64; TILE does not matter, but 256
     with TILE=2 does not work."""
     n, block = int(str(problem["n"])), config["BLOCK"]
@@ -165,11 +159,11 @@ class FormulaMeasurer(ReplayMeasurer):
 
     def __init__(
         self,
-        times: Times = formula_s,
-        stop_after: int | None = None,
-        interleaves: bool = False,
-        broken: Mapping[Input, int] = MappingProxyType({}),
-    ) -> None:
+        times=formula_s,
+        stop_after=None,
+        interleaves=False,
+        broken=MappingProxyType({}),
+    ):
         """The host module raises on `broken` inputs, after so many measurements of each."""
         environment = Environment("replay", "formula", "none", "recorded", "recorded")
         super().__init__({}, environment)
@@ -177,9 +171,9 @@ class FormulaMeasurer(ReplayMeasurer):
         self._stop_after = stop_after
         self._interleaves = interleaves
         self._broken = broken
-        self.asked: list[tuple[Input, Config]] = []
+        self.asked = []
 
-    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+    def measure(self, space, problem, config, best_s):
         """Return the formula's time in three samples, or a failed build where it is infinite."""
         if self._stop_after is not None and len(self.asked) >= self._stop_after:
             raise KeyboardInterrupt
@@ -188,29 +182,27 @@ class FormulaMeasurer(ReplayMeasurer):
             raise HostModuleError(BROKEN)
         return recorded(self._times, problem, config)
 
-    def measure_interleaved(
-        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
-    ) -> Any:
+    def measure_interleaved(self, space, problem, configs, rounds, seeds=()):
         """Return the same again, or one sample per round."""
         found = [recorded(self._times, problem, config) for config in configs]
         return [_interleaved(m, rounds, seeds) if self._interleaves else m for m in found]
 
 
-def _interleaved(measurement: Measurement, rounds: int, seeds: Sequence[int]) -> Measurement:
+def _interleaved(measurement, rounds, seeds):
     assert measurement.timing is not None
     return dataclasses.replace(
         measurement, timing=in_occasions((measurement.time_s,) * rounds, seeds)
     )
 
 
-def in_occasions(samples_s: Sequence[float], seeds: Sequence[int]) -> Timing:
+def in_occasions(samples_s, seeds):
     """Samples of interleaved rounds, split into one occasion for each seed."""
     blocks = split_rounds(len(samples_s), seeds) if len(seeds) > 1 else []
     sizes = tuple(block.rounds for block in blocks)
     return Timing(tuple(samples_s), StopReason.INTERLEAVED, sizes)
 
 
-def recorded(times: Times, problem: Input, config: Config) -> Measurement:
+def recorded(times, problem, config):
     """A measurement as a formula has it."""
     time_s = times(problem, config)
     if time_s == float("inf"):
@@ -224,33 +216,31 @@ class Tests(list[Progress], Display):
 
     __test__ = False
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.stages: list[tuple[str, int, int]] = []
-        self.notes: list[str] = []
-        self.warnings: list[str] = []
+        self.stages = []
+        self.notes = []
+        self.warnings = []
 
-    def test(self, progress: Progress) -> None:
+    def test(self, progress):
         """A test has ended."""
         self.append(progress)
 
-    def begin_stage(self, title: str, steps: int, stored: int = 0) -> None:
+    def begin_stage(self, title, steps, stored=0):
         """A stage of so many steps begins."""
         self.stages.append((title, steps, stored))
 
-    def note(self, text: str) -> None:
+    def note(self, text):
         """Something is worth a line."""
         self.notes.append(text)
 
-    def warn(self, text: str) -> None:
+    def warn(self, text):
         """Something is amiss."""
         self.warnings.append(text)
 
 
 @contextmanager
-def opened(
-    spec: Spec, database: Path, measurer: Measurer | DevicePool, fresh: bool = False, **options: Any
-) -> Iterator[tuple[Campaign, Tests]]:
+def opened(spec, database, measurer, fresh=False, **options):
     """A campaign on a database, and the tests that its display has seen.
 
     Most tests ask what is kept of a search, not how good it is: the technique is a cheap one.
@@ -280,24 +270,24 @@ class Ran:
     tests: Tests
 
     @property
-    def reports(self) -> Sequence[InputReport]:
+    def reports(self):
         """The reports of the inputs that were tuned, in order."""
         by_input = {report.problem: report for report in input_reports(self.results)}
         return [by_input[problem] for problem in self.campaign.spec.inputs]
 
-    def tested(self, problem: Input) -> list[Config]:
+    def tested(self, problem):
         """The configurations that were tested on an input, in order."""
         return [t.measurement.config for t in self.tests if t.plan.problem == problem]
 
 
-def results_of(folder: Path, text: str, measurer: Measurer | None = None, **more: Any) -> Results:
+def results_of(folder, text, measurer=None, **more):
     """Run a campaign on a space of this text; return the results in its database."""
     database = folder / more.pop("database", "r.db")
     ran(make_spec(folder, text), database, measurer, **more)
     return the_one(read_results([str(database)]))
 
 
-def ran(spec: Spec, database: Path, measurer: Measurer | None = None, **options: Any) -> Ran:
+def ran(spec, database, measurer=None, **options):
     """Run a campaign on a database, on the formula where no measurer is given."""
     with opened(spec, database, measurer or FormulaMeasurer(), **options) as (campaign, tests):
         campaign.run()

@@ -32,9 +32,12 @@ from harness.results import (
     SEARCHED,
     Added,
     CampaignKey,
+    MeasurementRows,
     RunPlan,
     Store,
     merge_database,
+    read_measurements,
+    reading,
     schema,
     stock,
     writing,
@@ -141,6 +144,19 @@ def opened(path: Path | str) -> Iterator[Store]:
             yield store
         finally:
             store.close()
+
+
+@contextmanager
+def connected(path: Path | str) -> Iterator[Connection]:
+    """A connection that reads a database."""
+    with reading(str(path)) as engine, engine.connect() as connection:
+        yield connection
+
+
+def read_back(path: Path | str, key: CampaignKey = KEY, **options: Any) -> MeasurementRows:
+    """The measurements of a campaign in a database."""
+    with connected(path) as connection:
+        return read_measurements(connection, key, **options)
 
 
 def merge(out: Path | str, *databases: Path | str) -> list[Added]:

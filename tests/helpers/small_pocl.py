@@ -1,7 +1,5 @@
 """PoCL with a shorter header, which it reads again for each kernel that it builds."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil
@@ -15,7 +13,7 @@ _UNUSED = re.compile(
 )
 
 
-def link_pocl(folder: Path) -> Path | None:
+def link_pocl(folder):
     """Link PyOpenCL's PoCL into a folder, without functions that no test uses.
 
     Return its library, for OCL_ICD_VENDORS, or None where PoCL is elsewhere.
@@ -39,6 +37,6 @@ def link_pocl(folder: Path) -> Path | None:
     return library
 
 
-def _folder_of(package: str) -> Path | None:
+def _folder_of(package):
     found = importlib.util.find_spec(package)
     return None if found is None or found.origin is None else Path(found.origin).parent

@@ -1,12 +1,7 @@
 """Helpers for stencil tests: build many kernels as one program and run them on PoCL."""
 
-from __future__ import annotations
-
 import os
-import random
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,12 +9,9 @@ import pandas as pd
 from harness.measure.opencl.driver import build_program, device_of, load_pyopencl, usable_devices
 from harness.stencil.emit import OPENCL, emit
 from harness.stencil.features import FEATURES
-from harness.stencil.ir import Node
 from harness.stencil.lower import parallel_extents
-from harness.stencil.nest import LoopNest, NdRange
+from harness.stencil.nest import NdRange
 from harness.stencil.space_files import Definition
-
-Arrays = Mapping[str, np.ndarray]
 
 _FOLDER = Path(__file__).parents[2] / "kernels" / "stencils"
 PROGRAMS = sorted(path.stem for path in _FOLDER.glob("*.py"))
@@ -28,25 +20,25 @@ DEPTH = int(os.environ.get("STENCIL_TEST_DEPTH", "1"))
 """A factor on the number of random expressions."""
 
 
-def path_of(program: str) -> Path:
+def path_of(program):
     """Return the file of a stencil of kernels/stencils."""
     return _FOLDER / f"{program}.py"
 
 
-def definition_of(program: str) -> Definition:
+def definition_of(program):
     """Load a stencil of kernels/stencils."""
     return Definition.load(path_of(program))
 
 
-def macros(kernel: LoopNest) -> str:
+def macros(kernel):
     """Define the group sizes that a kernel was lowered for."""
     sizes = zip("XYZ", kernel.ndrange.local, strict=True)
     return "".join(f"#define LOCAL_{d} {size}\n" for d, size in sizes)
 
 
-def together(kernels: Sequence[LoopNest], suffix: str) -> str:
+def together(kernels, suffix):
     """Join kernels of different names into one source; write shared functions once."""
-    parts: dict[str, None] = {}
+    parts = {}
     for kernel in kernels:
         *functions, body = emit(kernel, suffix).rstrip("\n").split("\n\n")
         parts |= dict.fromkeys(functions)
@@ -57,18 +49,18 @@ def together(kernels: Sequence[LoopNest], suffix: str) -> str:
 class Pocl:
     """The PoCL device, to run programs on."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.cl = load_pyopencl()
         self.context = self.cl.Context([device_of(self.cl, usable_devices()[0])])
         self.queue = self.cl.CommandQueue(self.context)
 
-    def run_all(self, kernels: Sequence[LoopNest], arrays: Arrays) -> list[np.ndarray]:
+    def run_all(self, kernels, arrays):
         """Return the result of each kernel; NaN where it writes nothing."""
         text = together(kernels, OPENCL)
         program = build_program(self.cl, self.cl.Program(self.context, text), ())
         return [self._run(program, kernel, arrays) for kernel in kernels]
 
-    def _run(self, program: Any, kernel: LoopNest, arrays: Arrays) -> np.ndarray:
+    def _run(self, program, kernel, arrays):
         result = np.full(kernel.output.shape, np.nan, np.float32)
         arguments = [arrays[buffer.name] for buffer in kernel.inputs] + [result]
         flags = self.cl.mem_flags.READ_WRITE | self.cl.mem_flags.COPY_HOST_PTR
@@ -80,19 +72,19 @@ class Pocl:
         return result
 
 
-def inputs_of(kernel: LoopNest, seed: int = 0) -> dict[str, np.ndarray]:
+def inputs_of(kernel, seed=0):
     """Draw random inputs from 0.5 to 1.5."""
     rng = np.random.default_rng(seed)
     return {b.name: 0.5 + rng.random(b.shape, dtype=np.float32) for b in kernel.inputs}
 
 
-def wrong(result: np.ndarray, expected: np.ndarray) -> str:
+def wrong(result, expected):
     """Describe the wrong elements of a result; empty if it is right."""
     off = ~np.isclose(result, expected, rtol=1e-4, atol=1e-5)
     return f"{off.sum()} of {off.size}, the first at {np.argwhere(off)[0]}" if off.any() else ""
 
 
-def made_times(programs: int = 4, points: int = 120, seed: int = 0) -> pd.DataFrame:
+def made_times(programs=4, points=120, seed=0):
     """Make programs whose times grow with their loads and cache lines, each on its scale."""
     rng = np.random.default_rng(seed)
     tables = []
@@ -106,7 +98,7 @@ def made_times(programs: int = 4, points: int = 120, seed: int = 0) -> pd.DataFr
     return table.assign(final_s=table["time_s"])
 
 
-def drawn_range(expression: Node, rng: random.Random) -> NdRange:
+def drawn_range(expression, rng):
     """Draw threads: more or fewer than the work, powers of two or not."""
     used = parallel_extents(expression)
     local, groups = [1, 1, 1], [1, 1, 1]

@@ -4,8 +4,6 @@ The stand-in is compiled once a session and loaded before PyCUDA or cuda-binding
 it for libcuda.so.1. Processes that a test starts find it through LD_LIBRARY_PATH.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os
@@ -13,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -32,7 +29,7 @@ LIBRARY = "libcuda.so.1"
 MODULES = {PYCUDA: "pycuda", BINDINGS: "cuda"}
 
 
-def is_there(package: str) -> bool:
+def is_there(package):
     """Whether a package that calls the driver is installed."""
     return importlib.util.find_spec(MODULES[package]) is not None
 
@@ -41,7 +38,7 @@ class StubBuildFailed(Exception):
     """The stand-in cannot be compiled here; says what to install."""
 
 
-def build_stub(folder: Path, without: tuple[str, ...] = ()) -> Path:
+def build_stub(folder, without=()):
     """Compile the stand-in into a folder, without some symbols, as an older driver lacks them."""
     if not shutil.which("cc"):
         raise StubBuildFailed("there is no C compiler `cc`")
@@ -50,7 +47,7 @@ def build_stub(folder: Path, without: tuple[str, ...] = ()) -> Path:
     others.write_text("int not_modelled(const char *);\n" + "".join(map(_weak, calls)))
     renamed = [f"-D{name}=cuda_stub_without_{name}" for name in without]
     includes = [f"-I{folder}" for folder in (*toolkit_includes(), SOURCES)]
-    flags = ["-shared", "-fPIC", "-O1", f"-Wl,-soname,{LIBRARY}", *includes, *renamed]
+    flags = ["-shared", "-fPIC", f"-Wl,-soname,{LIBRARY}", *includes, *renamed]
     files = [*map(str, sorted(SOURCES.glob("*.c"))), str(others)]
     library = folder / LIBRARY
     subprocess.run(["cc", *flags, *files, "-lm", "-o", str(library)], check=True)
@@ -58,7 +55,7 @@ def build_stub(folder: Path, without: tuple[str, ...] = ()) -> Path:
     return library
 
 
-def toolkit_includes() -> list[str]:
+def toolkit_includes():
     """Return the folders in which nvcc finds cuda.h; raises StubBuildFailed."""
     try:
         command = [str(find_nvcc()), "--dryrun", "-E", "-x", "cu", os.devnull]
@@ -71,12 +68,12 @@ def toolkit_includes() -> list[str]:
     return folders
 
 
-def _weak(call: str) -> str:
+def _weak(call):
     """Define a call of the driver that the stand-in has only if it models it."""
     return f'__attribute__((weak)) int {call}() {{ return not_modelled("{call}"); }}\n'
 
 
-def wanted_calls() -> set[str]:
+def wanted_calls():
     """Return the calls of the driver that this machine's PyCUDA needs to be imported."""
     found = importlib.util.find_spec("pycuda")
     folders = found.submodule_search_locations if found is not None else None
@@ -91,7 +88,7 @@ def wanted_calls() -> set[str]:
 
 
 @cache
-def has_real_driver() -> bool:
+def has_real_driver():
     """Say whether NVIDIA's own driver is installed; ask before the stand-in is loaded."""
     try:
         ctypes.CDLL(LIBRARY)
@@ -103,23 +100,23 @@ def has_real_driver() -> bool:
 class StubDriver:
     """The stand-in in this process, and in those that tests start."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.trace = folder / "trace.txt"
         self._library = ctypes.CDLL(str(folder / LIBRARY), ctypes.RTLD_GLOBAL)
         self._library.cuda_stub_allocated_bytes.restype = ctypes.c_size_t
 
-    def reset(self) -> None:
+    def reset(self):
         """Make a spoiled device work again, and forget the calls."""
         self._library.cuda_stub_reset()
         self.trace.write_text("")
 
     @property
-    def allocated_bytes(self) -> int:
+    def allocated_bytes(self):
         """The device memory in use."""
         return int(self._library.cuda_stub_allocated_bytes())
 
-    def calls(self) -> list[str]:
+    def calls(self):
         """Return the calls, arguments of launches included, since this or `reset` was called."""
         found = self.trace.read_text().splitlines()
         self.trace.write_text("")
@@ -127,7 +124,7 @@ class StubDriver:
 
 
 @pytest.fixture(scope="session")
-def _loaded_stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
+def _loaded_stub(tmp_path_factory):
     if has_real_driver():
         pytest.skip("NVIDIA's driver is here: the stand-in for it cannot be loaded as well")
     if not any(map(is_there, MODULES)):
@@ -141,7 +138,7 @@ def _loaded_stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
 
 
 @pytest.fixture(scope="module")
-def stub_of_module(_loaded_stub: StubDriver) -> Iterator[StubDriver]:
+def stub_of_module(_loaded_stub):
     """The stand-in, which the processes of this module find as well."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("LD_LIBRARY_PATH", "LIBRARY_PATH"):
@@ -151,7 +148,7 @@ def stub_of_module(_loaded_stub: StubDriver) -> Iterator[StubDriver]:
 
 
 @pytest.fixture
-def stub(stub_of_module: StubDriver) -> Iterator[StubDriver]:
+def stub(stub_of_module):
     """The stand-in as a new device is: it works, and nothing was called."""
     stub_of_module.reset()
     yield stub_of_module
@@ -162,7 +159,7 @@ needs_pycuda = pytest.mark.skipif(not is_there(PYCUDA), reason="PyCUDA is not in
 
 
 @pytest.fixture(params=[BINDINGS, pytest.param(PYCUDA, marks=pytest.mark.pycuda)])
-def package(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def package(request, monkeypatch):
     """The Python package that calls the driver, in this process and in those that it starts."""
     chosen = str(request.param)
     if not is_there(chosen):
@@ -172,7 +169,7 @@ def package(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture(scope="module")
-def nvidia(request: pytest.FixtureRequest) -> None:
+def nvidia(request):
     """A device for CUDA: a GPU where there is one, else the stand-in."""
     if has_real_driver():
         try:
@@ -183,6 +180,5 @@ def nvidia(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("stub_of_module")
 
 
-if __name__ == "__main__":  # .ci/pycuda builds PyCUDA with these headers and this library
+if __name__ == "__main__":  # benchmarks.gpu_hour rehearses over this library
     build_stub(Path(sys.argv[1]))
-    print(toolkit_includes())

@@ -1,18 +1,16 @@
 """Every backend keeps the contract of harness.testing."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus
 from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.testing import CompilerContract, DeviceContract, ExampleBackend
 from tests.helpers.compilers import BOTH, CUDA_TWICE
+from tests.helpers.cubins import open_nvrtc
 from tests.helpers.fakes import FakeCompiler, FakeDevice
 from tests.helpers.stub_driver import needs_pycuda
 
@@ -28,7 +26,7 @@ kernel void twice(global const float *x, global float *y) {
 class TestOpenCl(CompilerContract, DeviceContract):
     @pytest.fixture(scope="class")
     @classmethod
-    def backend(cls) -> ExampleBackend:
+    def backend(cls):
         name = usable_devices()[0]
         return ExampleBackend(OpenClCompiler(name), lambda: OpenClDevice(name), OPENCL_TWICE)
 
@@ -40,18 +38,19 @@ class TestCuda(DeviceContract):
         params=[BINDINGS, pytest.param(PYCUDA, marks=[pytest.mark.pycuda, needs_pycuda])],
     )
     @classmethod
-    def backend(cls, request: pytest.FixtureRequest) -> Iterator[ExampleBackend]:
+    def backend(cls, request):
         with pytest.MonkeyPatch.context() as patch:
             request.getfixturevalue("nvidia")
             patch.setenv(PACKAGE, request.param)
-            yield ExampleBackend(Nvcc(list_gpus()[0].arch), CudaDevice, CUDA_TWICE)
+            yield ExampleBackend(open_nvrtc(list_gpus()[0].arch), CudaDevice, CUDA_TWICE)
 
 
 class TestCudaCompilers(CompilerContract):
     @pytest.fixture(scope="class", params=BOTH)
     @classmethod
-    def backend(cls, request: pytest.FixtureRequest) -> ExampleBackend:
-        return ExampleBackend(request.param("sm_90"), FakeDevice, CUDA_TWICE)
+    def backend(cls, request):
+        compiler = open_nvrtc() if request.param is Nvrtc else Nvcc("sm_90")
+        return ExampleBackend(compiler, FakeDevice, CUDA_TWICE)
 
 
 class TestFake(CompilerContract, DeviceContract):
@@ -61,5 +60,5 @@ class TestFake(CompilerContract, DeviceContract):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def backend(cls) -> ExampleBackend:
+    def backend(cls):
         return ExampleBackend(FakeCompiler(), FakeDevice, "kernel twice")

@@ -1,23 +1,20 @@
 """Python callables on a GPU, over the stand-in for its driver and a stand-in for CuPy."""
 
-from __future__ import annotations
-
 import contextlib
 import re
-from collections.abc import Iterator
-from pathlib import Path
+import sys
+from unittest.mock import Mock
 
 import pytest
 
 from harness.core.errors import BackendUnavailable
 from harness.core.observations import HOST
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Outcome
 from harness.measure.choose import open_measurer
 from harness.measure.cuda import gpus
-from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec, load_spec
-from tests.helpers.stub_driver import StubDriver
+from harness.space_file import load_spec
+from tests.helpers.planted import write_files
 
 CUPY = '''\
 """A stand-in for CuPy, which takes arrays from others, and queues copies between them."""
@@ -81,86 +78,65 @@ GIVEN = Input({"n": 1000})
 
 
 @pytest.fixture
-def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spec:
+def spec(tmp_path, monkeypatch):
     """A space, beside a package that is installed as CuPy."""
     files = {"cupy.py": CUPY, "kernels/copy.py": KERNEL, "kernels/copy.yaml": SPACE}
     files["cupy-13.6.dist-info/METADATA"] = "Metadata-Version: 2.1\nName: cupy\nVersion: 13.6\n"
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, files)
     monkeypatch.syspath_prepend(str(tmp_path))
     return load_spec(tmp_path / "kernels/copy.yaml")
 
 
 @pytest.fixture
-def measurer(stub: StubDriver, spec: Spec) -> Iterator[KernelMeasurer]:
-    opened, _ = open_measurer(spec, "auto")
-    assert isinstance(opened, KernelMeasurer)
-    with contextlib.closing(opened):
-        yield opened
-
-
-def measured(measurer: KernelMeasurer, spec: Spec, how: str) -> Measurement:
-    space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, measurer.compiler)
-    return measurer.measure(space, GIVEN, Config({"HOW": how}), None)
-
-
-@pytest.mark.gpu
-def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(
-    measurer: KernelMeasurer, spec: Spec
-) -> None:
+def measure(stub, spec, kernels_here):
+    """Measures what the callable does with HOW."""
+    measurer, _ = open_measurer(spec, "auto")
     environment = measurer.environment
     assert (environment.backend, environment.device) == ("python", "Stand-in GPU")
     assert environment.platform.startswith("cupy, CUDA events, CUDA 1")
     assert environment.compiler.startswith("cupy 13.6, Python 3.")
-    quick, slow = measured(measurer, spec, "copy"), measured(measurer, spec, "slow")
-    assert quick.timing is not None, quick.message
-    assert slow.timing is not None, slow.message
-    assert slow.time_s < 1e-3 < slow.observed[HOST]
-    assert 0 < quick.observed[HOST] < slow.observed[HOST]
+    space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, measurer.compiler)
+    with contextlib.closing(measurer):
+        yield lambda how: measurer.measure(space, GIVEN, Config({"HOW": how}), None)
+    sys.modules.pop("cupy")
 
 
 @pytest.mark.gpu
-def test_callable_that_waits_for_the_device_is_not_held_back(
-    measurer: KernelMeasurer, spec: Spec
-) -> None:
-    for how in ("waits", "returns"):
-        found = measured(measurer, spec, how)
-        assert found.outcome is Outcome.OK, found.message
+def test_time_is_that_between_events_and_the_share_of_the_host_stands_beside_it(
+    measure,
+):
+    found = {how: measure(how) for how in ("copy", "slow", "waits", "returns")}
+    for measured in found.values():
+        assert measured.outcome is Outcome.OK, measured.message
+    assert found["slow"].time_s < 1e-3 < found["slow"].observed[HOST]
+    assert 0 < found["copy"].observed[HOST] < found["slow"].observed[HOST]
 
 
 @pytest.mark.gpu
-def test_faults_of_callables_are_refused_on_a_gpu(measurer: KernelMeasurer, spec: Spec) -> None:
-    behind = measured(measurer, spec, "behind")
-    assert behind.outcome is Outcome.BUILD_FAILED
-    assert "writes outside of the argument y (1 element behind its end)" in behind.message
-    spoils = measured(measurer, spec, "spoils")
-    assert spoils.outcome is Outcome.BUILD_FAILED
-    assert "running the callable: cuCtxSynchronize failed: " in spoils.message
-    assert "the context is lost" in spoils.message
-    raises = measured(measurer, spec, "raises")
-    assert raises.outcome is Outcome.BUILD_FAILED
-    assert ".py:27: the callable raised KeyError: 'z'" in raises.message
-    assert measured(measurer, spec, "copy").outcome is Outcome.OK
+def test_faults_of_callables_are_refused_on_a_gpu(measure, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_FAIL", "")
+    for how, message in (
+        ("behind", "y (1 element behind its end)"),
+        ("raises", ".py:27: the callable raised KeyError: 'z'"),
+        ("spoils", "cuCtxSynchronize failed: "),
+    ):
+        found = measure(how)
+        assert found.outcome is Outcome.BUILD_FAILED
+        assert message in found.message
 
 
 @pytest.mark.gpu
 @pytest.mark.torch
-def test_framework_that_cannot_use_the_gpu_says_what_to_do(stub: StubDriver, spec: Spec) -> None:
+def test_framework_that_cannot_use_the_gpu_says_what_to_do(stub, spec):
     torch = pytest.importorskip("torch")
     kernel = spec.path.with_name("copy.py")
     kernel.write_text(kernel.read_text().replace('"cupy"', '"torch"'))
-    message = f"a GPU is here, but PyTorch {torch.__version__} cannot use it: install one"
-    with pytest.raises(BackendUnavailable, match=re.escape(message)):
+    with pytest.raises(BackendUnavailable, match=re.escape(f"PyTorch {torch.__version__}")):
         open_measurer(load_spec(spec.path), "auto")
 
 
-def test_framework_that_needs_a_gpu_says_why_there_is_none(
-    spec: Spec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing() -> None:
-        raise BackendUnavailable("no NVIDIA driver: install it")
-
+def test_framework_that_needs_a_gpu_says_why_there_is_none(spec, monkeypatch):
+    missing = Mock(side_effect=BackendUnavailable("no NVIDIA driver"))
     monkeypatch.setattr(gpus, "usable_gpus", missing)
-    with pytest.raises(BackendUnavailable, match=r"needs a GPU for CuPy: no NVIDIA driver: inst"):
+    with pytest.raises(BackendUnavailable, match="CuPy: no NVIDIA driver"):
         open_measurer(spec, "auto")

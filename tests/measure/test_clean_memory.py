@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from harness.core.errors import LaunchFailed
-from harness.core.program import Argument, Contents, Launch, Program
+from harness.core.program import Launch, Program
 from harness.core.records import Outcome
 from harness.measure.bound import ZONE_BYTES, StrayWrite, stray_write, zone_bytes, zone_content
-from harness.measure.kernels.data import KernelJob
-from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.process.child import ChildLost
 from harness.measure.trial.occasions import Block
 from tests.helpers.fake_kernels import DeviceBackend, fake_job, fake_worker
-from tests.helpers.fakes import Array, FakeCompiler, FakeDevice
+from tests.helpers.fakes import FakeCompiler, FakeDevice
 
 OVERRUN = StrayWrite("y", 1670, behind=True)
 
@@ -44,51 +40,51 @@ class Spoilable(FakeDevice):
 
     reaches_copies = False
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.binds = 0
 
-    def bind(self, *sets: Mapping[str, Argument]) -> None:
+    def bind(self, *sets):
         super().bind(*sets)
         self.binds += 1
         self.strays = []
         self.reaches_copies = False
 
-    def restore(self, contents: Mapping[str, Contents]) -> None:
+    def restore(self, contents):
         super().restore(contents)
         if self.reaches_copies:
             self.bound["sum"][...] = 7
 
 
-def job_of(kernel: str, group: int = 4) -> KernelJob:
+def job_of(kernel, group=4):
     launch = Launch(kernel, (group,), (1,), ("x", "kept", "y", "sum"))
     return fake_job(kernel, launches=(launch,))
 
 
 @pytest.fixture
-def device() -> Spoilable:
+def device():
     """A device with a kernel that is right, and others that each spoil something."""
     device, runs = Spoilable(), itertools.count()
 
-    def right(x: Array, kept: Array, y: Array, total: Array) -> None:
+    def right(x, kept, y, total):
         y[...] = 2 * x
         total += x
 
-    def overruns(*arrays: Array) -> None:
+    def overruns(*arrays):
         device.strays = [OVERRUN]
 
-    def overruns_once(*arrays: Array) -> None:
+    def overruns_once(*arrays):
         right(*arrays)
         if next(runs) == 0:
             device.strays = [OVERRUN]
 
-    def overruns_far(*arrays: Array) -> None:
+    def overruns_far(*arrays):
         device.overran = True
 
-    def overwrites_input(x: Array, kept: Array, y: Array, total: Array) -> None:
+    def overwrites_input(x, kept, y, total):
         x[...] = 0
 
-    def reaches_copies(*arrays: Array) -> None:
+    def reaches_copies(*arrays):
         device.reaches_copies = True
 
     kernels = right, overruns, overruns_once, overruns_far, overwrites_input, reaches_copies
@@ -98,63 +94,61 @@ def device() -> Spoilable:
 
 
 @pytest.fixture
-def worker(tmp_path: Path, device: Spoilable) -> DeviceWorker:
+def worker(tmp_path, device):
     """A worker with the data of an input on a device that can be spoilt."""
     return fake_worker(tmp_path, device, HOST)
 
 
-def outcome_of(worker: DeviceWorker, kernel: str) -> Outcome:
-    found = worker.run(job_of(kernel))
-    return found.outcome
+def outcome_of(worker, kernel):
+    result = worker.run(job_of(kernel))
+    return result.outcome
 
 
 @pytest.mark.parametrize("guilty", ["overruns", "overwrites_input", "reaches_copies"])
-def test_right_kernel_runs_on_clean_memory_after_one_that_spoilt_it(
-    device: Spoilable, worker: DeviceWorker, guilty: str
-) -> None:
+def test_right_kernel_runs_on_clean_memory_after_one_that_spoilt_it(device, worker, guilty):
     assert outcome_of(worker, "right") is Outcome.OK
     runs = len(device.launched)
     assert outcome_of(worker, guilty) is Outcome.WRONG_RESULT
     device.launched.clear()
     assert outcome_of(worker, "right") is Outcome.OK
-    for found in device.launched:
-        np.testing.assert_array_equal(found["sum"], 1)
-        assert found["x"].all()
+    for result in device.launched:
+        np.testing.assert_array_equal(result["sum"], 1)
+        assert result["x"].all()
     assert len(device.launched) == runs, "it was measured twice"
 
 
-def test_kernel_that_overruns_at_one_run_only_is_blamed(worker: DeviceWorker) -> None:
+def test_kernel_that_overruns_at_one_run_only_is_blamed(worker):
     assert outcome_of(worker, "right") is Outcome.OK
     assert outcome_of(worker, "overruns_once") is Outcome.WRONG_RESULT
 
 
-def test_search_runs_on_clean_memory_after_interleaved_kernels(worker: DeviceWorker) -> None:
-    found = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).measured
-    assert found[0].outcome is Outcome.WRONG_RESULT
+def test_search_runs_on_clean_memory_after_interleaved_kernels(worker):
+    result = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).measured
+    assert result[0].outcome is Outcome.WRONG_RESULT
     assert outcome_of(worker, "right") is Outcome.OK
 
 
 @pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input", "overruns_once"])
-def test_interleaved_kernels_are_repeated_where_spoilt(worker: DeviceWorker, guilty: str) -> None:
+def test_interleaved_kernels_are_repeated_where_spoilt(worker, guilty):
     jobs = [job_of("right"), job_of(guilty), job_of("right")]
     assert not worker.run_interleaved(jobs, Block(rounds=2)).complete
     assert worker.is_spoilt
 
 
-def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker: DeviceWorker) -> None:
+def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker):
     assert outcome_of(worker, "overruns_far") is Outcome.WRONG_RESULT
     assert worker.is_spoilt
 
 
 @pytest.mark.parametrize(("overran", "healthy"), [(True, True), (False, False), (False, True)])
 def test_callable_that_may_have_spoilt_the_process_as_it_compiled_does(
-    device: Spoilable,
-    worker: DeviceWorker,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    overran: bool,
-    healthy: bool,
-) -> None:
+    device,
+    worker,
+    tmp_path,
+    monkeypatch,
+    overran,
+    healthy,
+):
     monkeypatch.setattr(DeviceBackend, "open_compiler", lambda _: FakeCompiler())
     monkeypatch.setattr(device, "load", lambda _: SimpleNamespace(build_s=0.5))
     device.overran, device.healthy = overran, healthy
@@ -170,10 +164,8 @@ def test_data_are_copied_once_for_right_kernels(device, worker):
     assert device.binds == 1
 
 
-def test_full_device_is_replaced(
-    device: Spoilable, worker: DeviceWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuses(_: object) -> None:
+def test_full_device_is_replaced(device, worker, monkeypatch):
+    def refuses(_):
         raise LaunchFailed("no memory")
 
     monkeypatch.setattr(device, "bind", refuses)
@@ -192,7 +184,7 @@ PAIR = np.dtype([("a", np.float32), ("b", np.int32), ("c", np.int32)])
 @pytest.mark.parametrize("dtype", [*FLOATS, "longdouble", "int8", "uint16", "int64", "bool", PAIR])
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("elements", [1, 2, 63])
-def test_stray_write_is_in_elements(dtype: np.dtype[np.void], behind: bool, elements: int) -> None:
+def test_stray_write_is_in_elements(dtype, behind, elements):
     dtype = np.dtype(dtype)
     zone = zone_content("y", dtype).copy()
     assert zone.shape == (ZONE_BYTES,)
@@ -200,19 +192,19 @@ def test_stray_write_is_in_elements(dtype: np.dtype[np.void], behind: bool, elem
     size = elements * dtype.itemsize
     near = zone[:size] if behind else zone[-size:]
     near[:] = 0
-    found = stray_write("y", dtype, zone, zone_content("y", dtype), behind)
-    assert found == StrayWrite("y", elements, behind)
+    result = stray_write("y", dtype, zone, zone_content("y", dtype), behind)
+    assert result == StrayWrite("y", elements, behind)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_every_second_floating_point_number_of_a_zone_is_nan(dtype: str) -> None:
+def test_every_second_floating_point_number_of_a_zone_is_nan(dtype):
     parts = zone_content("y", np.dtype(dtype)).view(np.empty(0, dtype).real.dtype)
     assert np.isnan(parts[::2]).all()
     assert (parts[1::2] >= 1000).all()
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, "longdouble", "int8", "int64", "bool", PAIR])
-def test_zones_of_every_second_set_of_data_have_ordinary_numbers(dtype: str) -> None:
+def test_zones_of_every_second_set_of_data_have_ordinary_numbers(dtype):
     content = zone_content("y", np.dtype(dtype), 1 << 16, True)
     assert content.shape == (1 << 16,)
     if dtype in FLOATS:
@@ -222,6 +214,6 @@ def test_zones_of_every_second_set_of_data_have_ordinary_numbers(dtype: str) -> 
         assert (content < 128).all()
 
 
-def test_zone_is_as_large_as_its_array_up_to_a_most() -> None:
+def test_zone_is_as_large_as_its_array_up_to_a_most():
     sizes = [zone_bytes(size) for size in (0, 4, 1 << 14, (1 << 14) + 1, 1 << 30)]
     assert sizes == [1 << 14, 1 << 14, 1 << 14, 1 << 15, 1 << 20]

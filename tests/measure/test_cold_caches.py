@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from contextlib import closing
 
 import numpy as np
 import pyopencl
@@ -11,26 +11,23 @@ import pytest
 from harness.compare.matching import match
 from harness.compare.reading import KernelResults
 from harness.core.errors import LaunchFailed, UsageError
-from harness.core.program import Binary, Launch, Program
+from harness.core.program import Launch, Program
 from harness.core.records import COLD, WARM, Environment
-from harness.measure.choose import open_measurer, with_cache
+from harness.measure.choose import measuring_as, open_measurer
 from harness.measure.clocks import COMPARED
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
-from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.listed_device import ListedDevice
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
-from harness.space_file import Spec
+from tests.helpers.cubins import cubin
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
 from tests.helpers.listed_devices import AMD, CPU, backend_of
-from tests.helpers.stub_driver import StubDriver
 
 L2_BYTES = 50 << 20  # of the stand-in
 
 
-def spec_of(folder: Path, measure: str) -> Spec:
+def spec_of(folder, measure):
     """Write and load a space with these options of `measure`."""
     kernel = "kernel void twice(global double *x, global double *y) { y[0] = V; }"
     return write_fake(folder, kernel, FAKE_SPACE.replace("{repeats: 4, min_repeats: 3}", measure))
@@ -46,14 +43,12 @@ def spec_of(folder: Path, measure: str) -> Spec:
         ("{cache: warm}", AMD, WARM),
     ],
 )
-def test_gpus_are_cold_and_cpus_warm(
-    tmp_path: Path, measure: str, device: ListedDevice | None, cache: str
-) -> None:
-    assert with_cache(spec_of(tmp_path, measure), backend_of(device)).cache == cache
+def test_gpus_are_cold_and_cpus_warm(tmp_path, measure, device, cache):
+    assert measuring_as(spec_of(tmp_path, measure), backend_of(device)).cache == cache
 
 
 @pytest.fixture
-def twice() -> Binary:
+def twice():
     text = "kernel void twice(global float *x) { x[get_global_id(0)] *= 2; }"
     return OpenClCompiler(usable_devices()[0]).compile(Program(text, (), ()))
 
@@ -61,11 +56,11 @@ def twice() -> Binary:
 TWICE = Launch("twice", (4,), (1,), ("x",))
 
 
-def runs_noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+def runs_noted(monkeypatch):
     """Note the sizes of all kernels that OpenCL runs."""
     run, sizes = pyopencl.enqueue_nd_range_kernel, list[tuple[int, ...]]()
 
-    def noted(queue: object, kernel: object, size: tuple[int, ...], *more: object) -> object:
+    def noted(queue, kernel, size, *more):
         sizes.append(tuple(size))
         return run(queue, kernel, size, *more)
 
@@ -77,9 +72,7 @@ def runs_noted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     ("is_cpu", "cache_bytes"),
     [(True, 1 << 20), (False, 1 << 27)],  # a GPU's is not believed to be small
 )
-def test_caches_are_emptied_before_runs(
-    twice: Binary, monkeypatch: pytest.MonkeyPatch, is_cpu: bool, cache_bytes: int
-) -> None:
+def test_caches_are_emptied_before_runs(twice, monkeypatch, is_cpu, cache_bytes):
     monkeypatch.setattr(pyopencl.Device, "global_mem_cache_size", 1 << 20)
     monkeypatch.setattr(OpenClDevice, "shares_cpu", is_cpu)
     sizes = runs_noted(monkeypatch)
@@ -95,47 +88,42 @@ def test_caches_are_emptied_before_runs(
 
 
 @pytest.mark.gpu
-def test_a_gpus_caches_are_emptied_first(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpus_caches_are_emptied_first(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "1500")
     before = stub.allocated_bytes
     device = CudaDevice(COLD)
     device.bind({"z": np.ones(4, np.float32)})
     text = 'extern "C" __global__ void nothing(float *z) {}'
-    module = device.load(Nvcc(list_gpus()[0].arch).compile(Program(text, (), ())))
+    module = device.load(cubin(text, list_gpus()[0].arch))
     launch = Launch("nothing", (32,), (1,), ("z",))
     for _ in range(COMPARED):  # the caches are empty before the host's clock starts
         device.restore({})
         device.launch(module, [launch])
-    for _ in range(2):
+    for _ in range(3):
         device.restore({})
         stub.calls()
         # The host's work on the launch is not in the time: the device empties the caches meanwhile.
         assert device.launch(module, [launch, launch]) == pytest.approx(2 * 1.5e-6, rel=0.01)
-        calls = [call.split()[0] for call in stub.calls()]
+        lines = stub.calls()
+        calls = [line.split()[0] for line in lines]
         assert calls.count("cuMemsetD8Async") == 1, "the second launch is of the same run"
-        begin = calls.index("cuMemsetD8Async")
+        emptied = calls.index("cuMemsetD8Async")
         # Between them is only the kernel that reads clocks, and writes to the host's memory.
-        assert calls[begin + 1 : begin + 4] == ["cuLaunchKernel", "cuEventRecord", "cuLaunchKernel"]
-    device.restore({})
-    stub.calls()
-    device.launch(module, [launch])
-    held, emptied, *_ = stub.calls()
-    assert held.startswith("cuLaunchKernel wait_for_host"), "the host is ahead of all launches"
-    assert emptied == "cuMemsetD8Async"
-    assert stub.allocated_bytes - before >= 2 * L2_BYTES
+        assert calls[emptied + 1 :][:3] == ["cuLaunchKernel", "cuEventRecord", "cuLaunchKernel"]
+    assert "wait_for_host" in lines[0], "the host is ahead of all launches"
     assert device.environment("nvcc").cache == COLD
     device.bind({})
     assert stub.allocated_bytes - before == 2 * L2_BYTES
 
 
-def test_no_room_for_it_is_found_first(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room_for_it_is_found_first(stub, monkeypatch):
     device = CudaDevice(COLD)
     monkeypatch.setenv("CUDA_STUB_FAIL", "cuMemAlloc@2+:2")
     with pytest.raises(LaunchFailed, match=r"to empty the caches with: .*out of memory"):
         device.bind({"z": np.ones(4, np.float32)})
 
 
-def test_warm_caches_are_left_alone(twice: Binary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_caches_are_left_alone(twice, monkeypatch):
     device, sizes = OpenClDevice(usable_devices()[0]), runs_noted(monkeypatch)
     device.bind({"x": np.ones(4, np.float32)})
     device.restore({})
@@ -147,22 +135,20 @@ def test_warm_caches_are_left_alone(twice: Binary, monkeypatch: pytest.MonkeyPat
 # ------------------------------------------------------------------------------- kept apart
 
 
-def environment(cache: str) -> Environment:
+def environment(cache):
     return Environment("opencl", "a device", "a platform", "1", "a compiler", cache)
 
 
-def test_compare_refuses_to_mix_them() -> None:
+def test_compare_refuses_to_mix_them():
     warm, cold = (KernelResults("k", environment(cache), "p", {}) for cache in (WARM, COLD))
     with pytest.raises(UsageError, match="cache: warm -> cold") as refused:
         list(match([warm], [cold], across_environments=False))
-    assert "Tune BASE again with `measure: {cache: cold}` in its space" in str(refused.value)
+    assert "`measure: {cache: cold}`" in str(refused.value)
 
 
-def test_one_process_measures_either_cold_or_warm(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("kernels_here")
+def test_one_process_measures_either_cold_or_warm(tmp_path):
     warm = spec_of(tmp_path, "{cache: warm}")
     owner, _ = open_measurer(warm, "opencl")
-    try:
-        with pytest.raises(UsageError, match=r"with the caches cold, and .* with: warm; write"):
-            open_measurer(warm.with_measure({"cache": COLD}), "opencl", owner)
-    finally:
-        owner.close()
+    with closing(owner), pytest.raises(UsageError, match=r"cold.*warm"):
+        open_measurer(warm.with_measure({"cache": COLD}), "opencl", owner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 from pathlib import Path
@@ -9,17 +10,20 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import SpecError
-from harness.core.program import Binary, Program
 from harness.core.records import Config
 from harness.measure.choose import fitted_backend
-from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.cuda.gpus import NVCC, NVRTC
 from harness.measure.devices import Backend
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
-from harness.space_file import Spec, load_spec
-from tests.helpers.compilers import needs_nvcc
+from harness.space_file import load_spec
+from tests.helpers.compilers import needs_nvcc, needs_nvrtc
 
+NAMED = (
+    pytest.param(NVRTC, marks=needs_nvrtc),
+    pytest.param(NVCC, marks=[needs_nvcc, pytest.mark.slow]),
+)
 FILES = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
 
 SPACE = """\
@@ -31,7 +35,7 @@ launch: {{group: [BLOCK], grid: ["ceil_div(n, BLOCK)"]}}
 inputs: {{features: [n], values: [{{n: 1024}}]}}
 """
 SETTINGS = """
-  nvcc: {options: [-DFACTOR=3, --expt-relaxed-constexpr], include: [lib], std: c++20,
+  nvcc: {options: [-DFACTOR=3, --fmad=false], include: [lib], std: c++20,
          build_timeout_s: 5, arch_specific: true}
   opencl: {options: [-DFACTOR=3, -cl-mad-enable], include: [lib], std: CL1.2}"""
 CUDA = """\
@@ -45,7 +49,7 @@ OPENCL = (
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     for name in ("src", "lib"):
         (tmp_path / name).mkdir()
     (tmp_path / "src/scale.cu").write_text(CUDA)
@@ -58,62 +62,58 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def loaded(folder: Path, compiler: str = SETTINGS) -> Spec:
+def loaded(folder, compiler=SETTINGS):
     (folder / "space.yaml").write_text(SPACE.format(compiler=compiler))
     return load_spec(folder / "space.yaml")
 
 
-def program(spec: Spec, language: str) -> Program:
+def program(spec, language):
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     return make_program(spec, space, Config({"BLOCK": 32}), language)
 
 
-def test_each_compiler_gets_its_own_settings(folder: Path) -> None:
+def test_each_compiler_gets_its_own_settings(folder):
     spec = loaded(folder)
     cuda, opencl = program(spec, "cuda"), program(spec, "opencl")
-    assert cuda.options == ("-std=c++20", "-DFACTOR=3", "--expt-relaxed-constexpr")
+    assert cuda.options == ("-std=c++20", "-DFACTOR=3", "--fmad=false")
     assert opencl.options == ("-cl-std=CL1.2", "-DFACTOR=3", "-cl-mad-enable")
     assert cuda.include_dirs == (str(folder / "src"), str(folder / "lib"))
     assert (cuda.timeout_s, opencl.timeout_s) == (5, None)
     assert len(cuda.includes) == len(opencl.includes) == 2
 
 
-def test_options_and_included_files_are_in_the_identity_not_the_deadline(folder: Path) -> None:
-    def identity(**changes: str) -> tuple[str, str]:
-        text = SETTINGS
-        for old, new in changes.items():
-            assert old in text
-            text = text.replace(old, new)
+def test_options_and_included_files_are_in_the_identity_not_the_deadline(folder):
+    def identities(text=SETTINGS):
         spec = loaded(folder, text)
         return spec.program_sha256, program(spec, "cuda").key("nvcc")
 
-    first = identity()
-
-    assert identity(**{"build_timeout_s: 5": "build_timeout_s: 50"})[0] == first[0]
-    changed = [identity(FACTOR="FACTORS"), identity(**{"c++20": "c++17"})]
+    first = identities()
+    assert identities(SETTINGS.replace("build_timeout_s: 5", "build_timeout_s: 50"))[0] == first[0]
+    changed = [
+        identities(SETTINGS.replace(*edit)) for edit in (("FACTOR", "SIZE"), ("c++20", "c++17"))
+    ]
     (folder / "lib/deeper.h").write_text("__device__ int deeper(int x) { return x; }\n")
-    changed.append(identity())
-    assert len({first[0], *(c[0] for c in changed)}) == 4
-    assert len({first[1], *(c[1] for c in changed)}) == 4
+    changed.append(identities())
+    for different in zip(first, *changed, strict=True):
+        assert len({*different}) == 4
     plain = loaded(folder, "{}").program_sha256
-    assert plain != changed[-1][0]
     assert loaded(folder, "{nvcc: {build_timeout_s: 9}, opencl: {}}").program_sha256 == plain
 
 
-def test_opencl_builds_with_them(folder: Path) -> None:
+def test_opencl_builds_with_them(folder):
     binary = OpenClCompiler(usable_devices()[0]).compile(program(loaded(folder), "opencl"))
     assert "HELPER 7" in binary.data.decode()
 
 
-@needs_nvcc
-def test_nvcc_builds_with_them_for_the_architecture_with_its_own_features(folder: Path) -> None:
+@pytest.mark.parametrize("cuda_compiler", NAMED)
+def test_cuda_builds_with_them_for_the_architecture_with_its_own_features(folder, cuda_compiler):
     spec = loaded(folder)
-    backend = Backend("cuda", "nvcc", "a test", arch="sm_90")
+    backend = Backend("cuda", "nvcc", "a test", arch="sm_90", cuda_compiler=cuda_compiler)
     compiler = fitted_backend(spec, backend).open_compiler()
-    assert compiler.arch == "sm_90a"
     assert compiler.identity.endswith(" sm_90a")
-    assert isinstance(compiler.compile(program(spec, "cuda")), Binary)
-    assert Nvcc("sm_80", specific=True).arch == "sm_80"
+    assert compiler.compile(program(spec, "cuda")).data
+    with_less = dataclasses.replace(backend, arch="sm_80", arch_specific=True)
+    assert with_less.open_compiler().arch == "sm_80"
 
 
 REFUSED = {
@@ -128,11 +128,11 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("option", "reason"), REFUSED.items())
-def test_option_that_another_key_sets_is_refused(folder: Path, option: str, reason: str) -> None:
+def test_option_that_another_key_sets_is_refused(folder, option, reason):
     with pytest.raises(SpecError, match=f"options.1: {re.escape(f'`{option}`')} .*{reason[-20:]}"):
         loaded(folder, f"{{nvcc: {{options: [-G, {option}]}}}}")
 
 
-def test_folder_that_is_not_there_is_reported_with_its_place(folder: Path) -> None:
+def test_folder_that_is_not_there_is_reported_with_its_place(folder):
     with pytest.raises(SpecError, match=r"compiler\.nvcc\.include\.0: .*libs is not a folder"):
         loaded(folder, "{nvcc: {include: [libs]}}")

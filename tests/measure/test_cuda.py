@@ -1,11 +1,8 @@
 """CUDA without its device: checks of launches, packed arguments, and what can be missing."""
 
-from __future__ import annotations
-
 import importlib
-import re
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +17,6 @@ from harness.measure.cuda.cubin import packed_arguments
 from harness.measure.cuda.gpus import driver_version, first_usable, list_gpus, load_driver
 from harness.measure.cuda.occupancy import multiprocessor, observe_occupancy, occupancy
 from harness.measure.devices import choose_one
-from harness.measure.listed_device import ListedDevice
 from harness.measure.opencl import driver as opencl
 from tests.helpers.compilers import needs_nvcc
 from tests.helpers.listed_devices import CPU, EQUAL, H100
@@ -38,24 +34,22 @@ LIMITS = DeviceLimits(
 
 
 @pytest.mark.parametrize(
-    ("group", "grid", "reason"),
+    ("group", "grid", "figure"),
     [
-        ((32, 33), (1, 1), r"group \(32, 33, 1\) of f has 1,056 threads.*takes 1,024 at most"),
-        ((1, 1, 65), (1, 1, 1), r"group \(1, 1, 65\) of f must lie between.*\(1024, 1024, 64\)"),
-        ((32, 1), (1, 65536), r"grid \(1, 65536, 1\) of f must lie between.*65535"),
-        ((32,), (0,), r"grid \(0, 1, 1\) of f must lie between \(1, 1, 1\)"),
+        ((32, 33), (1, 1), "1,056"),
+        ((1, 1, 65), (1, 1, 1), "(1024, 1024, 64)"),
+        ((32, 1), (1, 65536), "65535"),
+        ((32,), (0,), "(0, 1, 1)"),
     ],
 )
-def test_launch_beyond_the_device_says_which_figure(group, grid, reason):
-    found = why_unlaunchable(Launch("f", group, grid, ()), LIMITS)
-    assert re.search(reason, found)
+def test_launch_beyond_the_device_says_which_figure(group, grid, figure):
+    assert figure in why_unlaunchable(Launch("f", group, grid, ()), LIMITS)
     assert why_unlaunchable(Launch("f", (16, 1, 64), (2**31 - 1, 65535, 1), ()), LIMITS) is None
 
 
 def test_cooperative_launch_needs_a_device_that_has_them():
     launch = Launch("f", (16,), (1,), (), cooperative=True)
-    cannot = "f is launched cooperatively, which the device cannot do"
-    assert why_unlaunchable(launch, LIMITS) == cannot
+    assert "cooperatively" in why_unlaunchable(launch, LIMITS)
     assert why_unlaunchable(launch, replace(LIMITS, is_cooperative=True)) is None
 
 
@@ -73,24 +67,20 @@ def test_each_argument_lies_at_a_multiple_of_its_own_size():
 # ------------------------------------------------------------------------- what is missing here
 
 
-def gpu(arch: str) -> ListedDevice:
-    return replace(H100, name="a GPU", arch=arch)
-
-
 @pytest.fixture
 def all_there(monkeypatch):
     """A machine where CUDA can run; tests take one thing away."""
     monkeypatch.setattr(cuda, "require_driver", lambda: None)
     monkeypatch.setattr(cuda, "load_driver", lambda: SimpleNamespace(package="PyCUDA 1"))
-    monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu("sm_90"),))
+    monkeypatch.setattr(cuda, "list_gpus", lambda: (H100,))
     monkeypatch.setattr("harness.measure.devices.first_usable", lambda arch: "nvcc")
 
 
 @needs_nvcc
 def test_device_unknown_to_the_toolkit_falls_back_to_opencl(all_there, monkeypatch):
-    monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu("sm_20"),))
+    monkeypatch.setattr(cuda, "list_gpus", lambda: (replace(H100, arch="sm_20"),))
     monkeypatch.setattr("harness.measure.devices.first_usable", first_usable)
-    with pytest.raises(BackendUnavailable, match=r"not compile for sm_20: .* CUDACXX to its nvcc"):
+    with pytest.raises(BackendUnavailable, match=r"sm_20.*CUDACXX"):
         choose_one("cuda")
     monkeypatch.setattr(opencl, "usable_devices", lambda: [CPU])
     assert choose_one("auto").device is CPU
@@ -105,7 +95,7 @@ def test_no_builder_asks_the_driver_for_its_device_again(all_there, monkeypatch)
 
 def test_missing_driver_is_reported_with_its_next_step(monkeypatch):
     monkeypatch.setattr(probe, "LIBRARY", "libcuda-not-here.so.1")
-    with pytest.raises(BackendUnavailable, match=r"no NVIDIA driver: libcuda-not-here.*--gpus all"):
+    with pytest.raises(BackendUnavailable, match="libcuda-not-here"):
         cuda.require_driver()
 
 
@@ -113,13 +103,13 @@ def test_missing_driver_is_reported_with_its_next_step(monkeypatch):
 def imports(monkeypatch):
     """Makes the import of a package fail; without an error, as where it is not installed."""
 
-    def fail(package: str, error: Exception | None = None) -> None:
-        before = importlib.import_module
+    def fail(package, error=None):
+        import_module = importlib.import_module
 
-        def imported(name: str) -> ModuleType:
+        def imported(name):
             if name.startswith(package):
-                raise error or ModuleNotFoundError(f"No module named {package!r}")
-            return before(name)
+                raise error or ModuleNotFoundError(package)
+            return import_module(name)
 
         monkeypatch.setattr(importlib, "import_module", imported)
 
@@ -129,17 +119,14 @@ def imports(monkeypatch):
 BROKEN = ImportError("libcurand.so.10: cannot open shared object file")
 
 
-NAMED = r", which is not installed (.*): pip install "
-
-
 @pytest.mark.parametrize(
     ("named", "pycuda", "message"),
     [
-        ("", None, r"pip install -e '\.\[cuda\]'.*no CUDA toolkit"),
-        ("", BROKEN, "cannot be imported: libcurand.*Install it again"),
-        ("cupy", None, "HARNESS_CUDA_PACKAGE is 'cupy', but must be pycuda or cuda-bindings, or u"),
-        ("cuda-bindings", None, f"cuda-bindings{NAMED}cuda-bindings"),
-        ("pycuda", None, f"pycuda{NAMED}pycuda"),
+        ("", None, r"pip install -e '\.\[cuda\]'"),
+        ("", BROKEN, "libcurand"),
+        ("cupy", None, "'cupy'"),
+        ("cuda-bindings", None, "pip install cuda-bindings"),
+        ("pycuda", None, "pip install pycuda"),
     ],
 )
 def test_missing_or_broken_package_is_reported(named, pycuda, message, imports, monkeypatch):
@@ -172,24 +159,22 @@ def test_driver_version_is_read_from_the_kernel(text, version, tmp_path):
 
 @pytest.mark.gpu
 def test_devices_are_listed_by_another_process(stub, monkeypatch):
-    monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
-    monkeypatch.setenv("CUDA_STUB_NAMES", "NVIDIA H100,NVIDIA T4")
-    monkeypatch.setenv("CUDA_STUB_ARCHS", "90,75")
-    monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
+    machine = {"DEVICES": "2", "NAMES": "NVIDIA H100,NVIDIA T4", "ARCHS": "90,75", "UUIDS": "ab,cd"}
+    for name, value in machine.items():
+        monkeypatch.setenv(f"CUDA_STUB_{name}", value)
     uuids = ("GPU-abababab-abab-abab-abab-ababababab00", "GPU-cdcdcdcd-cdcd-cdcd-cdcd-cdcdcdcdcd01")
     assert list_gpus() == (
         replace(H100, uuid=uuids[0]),
         replace(EQUAL, name="NVIDIA T4", uuid=uuids[1], arch="sm_75"),
     )
-    assert list_gpus()[0].arch == "sm_90"
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("DEVICES", "0", r"CUDA_ERROR_NO_DEVICE \(100\).*CUDA_VISIBLE"),
-        ("FAIL", "cuInit@1:803", r"cuInit failed: .*SYSTEM_DRIVER_MISMATCH \(803\).*reboot"),
+        ("DEVICES", "0", r"\(100\).*CUDA_VISIBLE"),
+        ("FAIL", "cuInit@1:803", r"\(803\).*reboot"),
     ],
 )
 def test_driver_that_lists_no_device_is_reported(stub, monkeypatch, variable, value, message):
@@ -220,30 +205,18 @@ def test_driver_that_lists_no_device_is_reported(stub, monkeypatch, variable, va
         # 48 warps, of which 1024 threads take 32 at a time.
         ("sm_86", 1024, 32, 0, 1, {"warps"}),
         ("sm_120", 1024, 64, 0, 1, {"warps", "registers"}),
+        ("sm_90", 1024, 65, 0, 0, {"registers"}),
+        # 66 registers would fit 29 warps, but the hardware checks as if there were 32.
+        ("sm_90", 928, 66, 0, 0, {"registers"}),
+        ("sm_90", 64, 32, 227 * 1024 + 1, 0, {"shared memory"}),
+        ("sm_90", 1025, 16, 0, 0, {"warps"}),
     ],
 )
 def test_worked_examples(arch, group_size, registers, shared_bytes, groups, limiters):
-    found = occupancy(arch, group_size, registers, shared_bytes)
-    assert found.active_groups == groups
-    assert set(found.limiters) == limiters
-    assert found.active_warps == groups * -(-group_size // 32)
-
-
-@pytest.mark.parametrize(
-    ("group_size", "registers", "shared_bytes", "limiter"),
-    [
-        (1024, 65, 0, "registers"),
-        # 66 registers would fit 29 warps, but the hardware checks as if there were 32.
-        (928, 66, 0, "registers"),
-        (64, 32, 227 * 1024 + 1, "shared memory"),
-        (1025, 16, 0, "warps"),
-    ],
-)
-def test_launch_that_cannot_be_has_no_active_groups(group_size, registers, shared_bytes, limiter):
-    found = occupancy("sm_90", group_size, registers, shared_bytes)
-    assert found.active_groups == 0
-    assert found.fraction == 0.0
-    assert found.limiter == limiter
+    occupied = occupancy(arch, group_size, registers, shared_bytes)
+    assert occupied.active_groups == groups
+    assert set(occupied.limiters) == limiters
+    assert occupied.active_warps == groups * -(-group_size // 32)
 
 
 def test_feature_suffix_does_not_matter():
@@ -256,24 +229,19 @@ def test_a_group_gets_the_shared_memory_that_the_driver_leaves(arch, most_kib):
 
 
 def test_unknown_architecture_names_the_nearest():
-    with pytest.raises(ValueError, match=r"'sm_91' \(did you mean `sm_90`\?\).*known are sm_70"):
+    with pytest.raises(ValueError, match="`sm_90`"):
         occupancy("sm_91", 128, 32, 0)
 
 
 def test_least_occupancy_of_a_runs_launches_is_observed():
-    build = Build("k", "", "nvcc", 0.1, registers=32, shared_bytes=0)
-    both = observe_occupancy("sm_90", build, [(64, 0), (1024, 0)])
-    assert both == observe_occupancy("sm_90", build, [(1024, 0), (64, 0)])
-    alone = [observe_occupancy("sm_90", build, [(n, 0)])["occupancy"] for n in (64, 1024)]
-    assert both["occupancy"] == min(alone)
-    assert both["active_warps"] == both["occupancy"] * 64
-
-
-def test_dynamic_shared_memory_lowers_the_occupancy():
     build = Build("k", "", "nvcc", 0.1, registers=32, shared_bytes=1024)
-    found = [observe_occupancy("sm_90", build, [(64, b)]) for b in (0, 112 << 10, 113 << 10)]
     # 228 KiB hold 112 KiB, the static 1 KiB and the driver's 1 KiB twice.
-    assert [each["active_warps"] for each in found] == [64, 4, 2]
+    blocks = {(64, 0): 64, (64, 112 << 10): 4, (64, 113 << 10): 2}
+    for block, warps in blocks.items():
+        observed = observe_occupancy("sm_90", build, [block])
+        assert observed == {"occupancy": warps / 64, "active_warps": warps}
+    for order in (blocks, reversed(blocks)):
+        assert observe_occupancy("sm_90", build, [*order]) == observed
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,25 @@
 """The calls of NVIDIA's driver, by each Python package that makes them, and the clock around
 launches; on a GPU where there is one, else over its stand-in."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from harness.core.program import Binary, Launch, Program
+from harness.core.program import Launch
 from harness.measure.cuda.bindings import BindingsDriver, LaunchShape
 from harness.measure.cuda.device import CudaDevice
-from harness.measure.cuda.gpus import PACKAGE, PYCUDA, CudaDriver, list_gpus, load_driver
+from harness.measure.cuda.gpus import PACKAGE, PYCUDA, list_gpus, load_driver
 from harness.measure.cuda.module import PTX
-from harness.measure.cuda.nvcc import Nvcc, find_nvcc
+from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.kernels.data import KernelData
 from tests.helpers.compilers import CUDA_TWICE
-from tests.helpers.stub_driver import StubDriver, build_stub, needs_pycuda, wanted_calls
+from tests.helpers.cubins import cubin
+from tests.helpers.stub_driver import build_stub, needs_pycuda, wanted_calls
 
 pytestmark = pytest.mark.gpu
 
@@ -29,16 +27,16 @@ NOTHING = 'extern "C" __global__ void nothing(float *z) { z[threadIdx.x] = 1.0f;
 
 
 @pytest.fixture
-def driver(nvidia: None, package: str) -> CudaDriver:
+def driver(nvidia, package):
     driver = load_driver()
     assert driver.package.lower().startswith(package)
     driver.open(0)
     return driver
 
 
-def test_function_keeps_its_module(stub: StubDriver, driver: CudaDriver) -> None:
-    cubin = Nvcc(list_gpus()[0].arch).compile(Program(NOTHING, (), ())).data
-    function = driver.function(driver.load(cubin), "nothing")
+def test_function_keeps_its_module(stub, driver):
+    binary = cubin(NOTHING, list_gpus()[0].arch)
+    function = driver.function(driver.load(binary.data), "nothing")
     gc.collect()
     stub.calls()
     driver.launch(function, LaunchShape((1, 1, 1), (1, 1, 1)), bytes(8))
@@ -48,7 +46,7 @@ def test_function_keeps_its_module(stub: StubDriver, driver: CudaDriver) -> None
     assert "cuModuleUnload" in stub.calls()
 
 
-def test_shared_words_are_zeros_that_outlive_their_tuple(driver: CudaDriver) -> None:
+def test_shared_words_are_zeros_that_outlive_their_tuple(driver):
     words = driver.share_words(3).words.reshape(3, 1)[1:]
     gc.collect()
     assert words.tolist() == [[0], [0]]
@@ -56,7 +54,7 @@ def test_shared_words_are_zeros_that_outlive_their_tuple(driver: CudaDriver) -> 
     assert words.sum() == 14
 
 
-def test_error_unknown_to_the_bindings(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_unknown_to_the_bindings(stub, monkeypatch):
     pytest.importorskip("cuda.bindings")
     driver = BindingsDriver()
     monkeypatch.setenv("CUDA_STUB_FAIL", "cuInit@1:12345")
@@ -64,11 +62,11 @@ def test_error_unknown_to_the_bindings(stub: StubDriver, monkeypatch: pytest.Mon
         driver.open(0)
 
 
-def test_bindings_of_a_later_cuda_name_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bindings_of_a_later_cuda_name_the_cure(monkeypatch):
     pytest.importorskip("cuda.bindings")
     driver = BindingsDriver()
 
-    def missing(flags: int) -> None:
+    def missing(flags):
         raise RuntimeError("function cuInit is not found")
 
     monkeypatch.setattr(driver, "_api", SimpleNamespace(cuInit=missing))
@@ -119,11 +117,11 @@ TWICE = Launch("twice", (256,), (X.size // 256,), ("x", "y"))
 
 
 @pytest.fixture(scope="module")
-def binary(nvidia: None) -> Binary:
-    return Nvcc(list_gpus()[0].arch).compile(Program(CUDA_TWICE, (), ()))
+def binary(nvidia):
+    return cubin(CUDA_TWICE, list_gpus()[0].arch)
 
 
-def test_clock_of_a_device_is_plausible(binary: Binary) -> None:
+def test_clock_of_a_device_is_plausible(binary):
     device = CudaDevice()
     device.bind(DATA.arguments)
     device.launch(device.load(binary), [TWICE])
@@ -132,55 +130,43 @@ def test_clock_of_a_device_is_plausible(binary: Binary) -> None:
 
 
 @pytest.fixture
-def device(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
-    """A device of the stand-in, whose kernels take KERNEL_NS at its full clock of 1980 MHz."""
+def clocks(stub, binary, monkeypatch):
+    """Launches at the clocks of the stand-in, whose kernels take KERNEL_NS at its full clock of
+    1980 MHz, and returns what is measured of so many launches."""
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", str(KERNEL_NS))
-    device = CudaDevice()
-    device.bind(DATA.arguments)
-    return device
 
+    def measured(tick_ns, count):
+        monkeypatch.setenv("CUDA_STUB_TICK_NS", str(tick_ns))
+        device = CudaDevice()
+        device.bind(DATA.arguments)
+        module = device.load(binary)
+        times = []
+        stub.calls()
+        for _ in range(count):
+            times.append((device.launch(module, (TWICE,)), device.sm_clock_mhz()))
+        return times
 
-def clocks_of_launches(device: CudaDevice, binary: Binary, count: int) -> list[float | None]:
-    module = device.load(binary)
-    found = []
-    for _ in range(count):
-        device.launch(module, (TWICE,))
-        found.append(device.sm_clock_mhz())
-    return found
+    return measured
 
 
 @pytest.mark.parametrize("tick_ns", [1, 32, 1024, 1_000_000])
-def test_clock_of_each_launch_is_known_whatever_the_steps_of_the_time(
-    tick_ns: int, device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDA_STUB_TICK_NS", str(tick_ns))
+def test_clock_of_each_launch_is_known_whatever_the_steps_of_the_time(tick_ns, clocks, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", "1980,1980,1500,990")
-    first, *later = clocks_of_launches(device, binary, 4)[1:]
+    _, (_, first), (_, second), (_, third) = clocks(tick_ns, 4)
     # Up to one step before the launch, the clock is still that of the launch before.
     slack = 1.02 if tick_ns < 10_000 else 2
-    for mhz, before, now in zip(later, (1980, 1500), (1500, 990), strict=True):
-        assert 0.98 * now <= mhz <= min(slack * now, 1.02 * before)
     assert first == pytest.approx(1980, rel=0.001)
+    assert 0.98 * 1500 <= second <= min(slack * 1500, 1.02 * 1980)
+    assert 0.98 * 990 <= third <= min(slack * 990, 1.02 * 1500)
 
 
-def test_clock_is_unknown_and_not_read_where_the_time_stands_still(
-    stub: StubDriver, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDA_STUB_TICK_NS", "100000000000")
-    device = CudaDevice()
-    device.bind(DATA.arguments)
-    stub.calls()
-    assert clocks_of_launches(device, binary, 2) == [None, None]
+def test_clock_is_unknown_and_not_read_where_the_time_stands_still(stub, clocks):
+    assert [mhz for _, mhz in clocks(100_000_000_000, 2)] == [None, None]
     assert not [call for call in stub.calls() if "_clock" in call]
 
 
-def test_launches_begin_out_of_step(
-    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launches_begin_out_of_step(clocks):
     """In step, all of them would take one tick, or all two."""
-    monkeypatch.setenv("CUDA_STUB_TICK_NS", "1024")
-    module = device.load(binary)
-    device.launch(module, (TWICE,))
-    times_s = [device.launch(module, (TWICE,)) for _ in range(100)]
+    times_s = [time_s for time_s, _ in clocks(1024, 101)[1:]]
     # Four standard errors of a mean of 1.46 ticks.
     assert np.mean(times_s) == pytest.approx(KERNEL_NS * 1e-9, abs=0.21e-6)

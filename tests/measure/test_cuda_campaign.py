@@ -1,8 +1,7 @@
 """CUDA from end to end: real compilers, real calls, processes; a GPU or its stand-in."""
 
-from __future__ import annotations
-
 import contextlib
+import dataclasses
 import json
 from pathlib import Path
 
@@ -11,27 +10,25 @@ import pytest
 from harness.core.errors import BackendUnavailable
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Input, Outcome
 from harness.measure.choose import open_measurer
+from harness.measure.cuda.gpus import NVRTC
 from harness.measure.devices import choose_one
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.occasions import new_seed
-from harness.results.view import read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from tests.helpers.commands import tune
-from tests.helpers.stub_driver import PYCUDA, StubDriver
-from tests.helpers.stub_nvml import Script
+from tests.helpers.stub_driver import PYCUDA
 
 pytestmark = pytest.mark.gpu
 
+ONE = Input({"n": 1})
 MVMUL = Path(__file__).parents[2] / "spaces/mvmul.yaml"
 QUICK = ("--inputs", "m * n == 48000", "--no-cross", "--no-reduce", "--repeats", "3")
 
 
 @pytest.mark.slow
-def test_small_campaign_measures_every_configuration(
-    nvidia: None, package: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_small_campaign_measures_every_configuration(nvidia, package, tmp_path, capfd):
     database = tmp_path / "results.db"
     options = ["--backend", "cuda", "--test-limit", "3", "--finalists", "2", "--json"]
     assert tune([str(MVMUL), *QUICK, *options, "--database", str(database)]) == 0
@@ -42,26 +39,13 @@ def test_small_campaign_measures_every_configuration(
     warnings = [w for w in results["warnings"] if not any(word in w for word in by_chance)]
     assert (results["backend"], warnings) == ("cuda", [])
     assert f"through {package} " in printed.err.lower()
-    assert [each["outcomes"] for each in results["inputs"]] == [{"ok": 3}] * 2
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("kernels_here")
-def test_two_gpus_share(stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
-    monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
-    database = tmp_path / "results.db"
-    options = ["--device", "all", "--test-limit", "2", "--database", str(database)]
-    assert tune([str(MVMUL), *QUICK, *options]) == 0
-    results = the_one(read_results([str(database)]))
-    uuids = {run.notes["facts"][DEVICE_UUID].split("-")[1] for run in results.runs}
-    assert uuids == {"abababab", "cdcdcdcd"}
-    assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
+    assert [problem["outcomes"] for problem in results["inputs"]] == [{"ok": 3}] * 2
 
 
 TWICE = """\
 name: twice
 kernel: {function: twice, source: {cuda: twice.cu}, host: twice.py}
+compiler: {cuda: nvrtc}
 parameters:
   BLOCKS: {values: [1, 2, 4], role: launch, default: 1}
 launch: {group: [1024], LAUNCH}
@@ -83,52 +67,60 @@ def reference(arguments):
 """
 
 
-@pytest.mark.parametrize(
-    ("launch", "passed"),
-    [
-        ("grid: [compute_units * BLOCKS], cooperative: true", {1: "cooperative"}),
-        ("grid: [132], carveout: 100 - 25 * BLOCKS", {1: "carveout 75", 4: "carveout 0"}),
-    ],
-    ids=["cooperative", "carveout"],
-)
-@pytest.mark.usefixtures("kernels_here")
-def test_space_says_how_its_kernels_are_launched_and_what_the_driver_refuses(
-    stub: StubDriver, package: str, tmp_path: Path, launch: str, passed: dict[int, str]
-) -> None:
-    for file, text in (("s.yaml", TWICE.replace("LAUNCH", launch)), ("twice.cu", SOURCE)):
-        (tmp_path / file).write_text(text)
-    (tmp_path / "twice.py").write_text(HOST)
-    spec, problem = load_spec(tmp_path / "s.yaml"), Input({"n": 1})
-    if package == PYCUDA and "cooperative" in launch:
-        with pytest.raises(BackendUnavailable, match=r"cooperative, but PyCUDA .* no call"):
-            open_measurer(spec, "cuda")
+@pytest.fixture
+def open_twice(tmp_path, kernels_here):
+    """Opens a measurer of a space whose launches are these, and its space."""
+    with contextlib.ExitStack() as opened:
+
+        def measurer_of(launch):
+            for name, text in (("s.yaml", TWICE.replace("LAUNCH", launch)), ("twice.cu", SOURCE)):
+                (tmp_path / name).write_text(text)
+            (tmp_path / "twice.py").write_text(HOST)
+            spec = load_spec(tmp_path / "s.yaml").with_measure({"repeats": 3})
+            measurer, _ = open_measurer(spec, "cuda")
+            opened.callback(measurer.close)
+            return measurer, ConstrainedSpace.of(spec, ONE, measurer.limits, "nvcc")
+
+        yield measurer_of
+
+
+def launches_of(stub):
+    return {call.partition("group ")[2] for call in stub.calls() if " twice " in call}
+
+
+def test_each_configuration_has_its_carveout(stub, package, open_twice):
+    measurer, space = open_twice("grid: [132], carveout: 100 - 25 * BLOCKS")
+    for blocks, carveout in ((1, 75), (4, 0)):
+        stub.calls()
+        measured = measurer.measure(space, ONE, Config({"BLOCKS": blocks}), None)
+        assert measured.outcome is Outcome.OK, measured.message
+        assert launches_of(stub) == {f"1024 1 1 carveout {carveout}"}
+
+
+def test_cooperative_launch_of_too_many_blocks_fails(stub, package, open_twice):
+    launch = "grid: [compute_units * BLOCKS], cooperative: true"
+    if package == PYCUDA:
+        with pytest.raises(BackendUnavailable, match="no call"):
+            open_twice(launch)
         return
-    measurer, _ = open_measurer(spec.with_measure({"repeats": 3}), "cuda")
-    with contextlib.closing(measurer):
-        space = ConstrainedSpace.of(spec, problem, measurer.limits, "nvcc")
-        for blocks in (1, 4):
-            stub.calls()
-            found = measurer.measure(space, problem, Config({"BLOCKS": blocks}), None)
-            if blocks not in passed:
-                assert found.outcome is Outcome.LAUNCH_FAILED
-                assert "too many blocks in cooperative launch" in found.message
-                continue
-            assert found.outcome is Outcome.OK, found.message
-            launches = [call for call in stub.calls() if call.startswith("cuLaunchKernel twice")]
-            assert launches
-            assert all(call.endswith(f" group 1024 1 1 {passed[blocks]}") for call in launches)
+    measurer, space = open_twice(launch)
+    measured = measurer.measure(space, ONE, Config({"BLOCKS": 1}), None)
+    assert measured.outcome is Outcome.OK, measured.message
+    assert launches_of(stub) == {"1024 1 1 cooperative"}
+    refused = measurer.measure(space, ONE, Config({"BLOCKS": 4}), None)
+    assert refused.outcome is Outcome.LAUNCH_FAILED
+    assert "too many blocks" in refused.message
 
 
-def test_named_gpu_is_opened_and_others_that_use_it_are_noted(
-    stub: StubDriver, nvml: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_named_gpu_is_opened_and_others_that_use_it_are_noted(stub, nvml, monkeypatch):
     nvml(
         gpus=["0000:1C:00.0"],
         names={"4711": "trainer"},
         nvmlDeviceGetComputeRunningProcesses=[[[4711, 1 << 30]]],
     )
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
-    worker = DeviceWorker(choose_one("cuda", ["1"]))
+    backend = dataclasses.replace(choose_one("cuda", ["1"]), cuda_compiler=NVRTC)
+    worker = DeviceWorker(backend)
     facts = worker.describe()
     assert facts.environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
     assert facts.environment.notes[OTHER_PROCESSES] == "trainer (process 4711, 1.0 GiB)"
@@ -140,9 +132,7 @@ GIVEN = Input({"n": 256, "k": 2048})
 
 
 @pytest.mark.slow
-def test_device_that_holds_one_set_of_data_gets_the_other_between_launches(
-    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_device_that_holds_one_set_of_data_gets_the_other_between_launches(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_MEMORY", str(6 << 20))  # a set and its zones have 4 MiB
     spec = load_spec(ZOO)
     with contextlib.closing(KernelMeasurer(spec, choose_one("cuda"))) as measurer:

@@ -12,23 +12,29 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.kernel_name import plain_name, reference_lines
-from harness.core.program import Binary, Launch, Program
+from harness.core.program import Launch, Program
 from harness.measure.builds.elf import sections
 from harness.measure.builds.queue import digests
-from harness.measure.cuda import binary, cubin, nvcc, nvrtc
-from harness.measure.cuda.binary import parse_resources, readable_log
-from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, parameter_places, readable
+from harness.measure.cuda import nvcc, nvrtc
+from harness.measure.cuda.binary import includes_others, parse_resources, readable_log
+from harness.measure.cuda.cubin import (
+    kernel_symbol,
+    machine_code_sha256,
+    packed_arguments,
+    parameter_places,
+    readable,
+)
+from harness.measure.cuda.gpus import NVRTC, first_usable
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
 from harness.measure.cuda.nvrtc import Nvrtc, load_nvrtc
-from tests.helpers.commands import check
 from tests.helpers.compilers import BOTH, fake_nvcc, needs_nvcc, needs_nvrtc
+from tests.helpers.cubins import cubin, open_nvrtc
 from tests.helpers.planted import SOON_S, is_running, until
 
 # U and N are names that CUDA's own headers use as template parameters. The function and the
@@ -52,18 +58,18 @@ extern "C" __global__ void turn(float *x, const float *y) {
 """
 
 
-def program(text: str = SOURCE, *options: str, include_dirs: tuple[str, ...] = ()) -> Program:
+def program(text=SOURCE, *options, include_dirs=()):
     return Program(text, options, include_dirs)
 
 
 @pytest.fixture(scope="module", params=BOTH)
-def either(request: pytest.FixtureRequest) -> Nvcc | Nvrtc:
+def either(request):
     """Each compiler of CUDA."""
-    return request.param("sm_90")
+    return open_nvrtc() if request.param is Nvrtc else Nvcc("sm_90")
 
 
 @pytest.fixture(scope="module")
-def made(either: Nvcc | Nvrtc) -> Binary:
+def made(either):
     """What each compiler makes of the source."""
     return either.compile(program())
 
@@ -105,15 +111,17 @@ def test_too_much_static_shared_memory_is_a_failed_build(either):
 
 # nvcc ends with status 0, but a time of such a build would stand beside flags that were not obeyed.
 @needs_nvcc
+@pytest.mark.slow
 def test_flags_that_nvcc_warns_it_does_not_obey_are_a_failed_build():
     options = ("-maxrregcount", "64", "-Xptxas", "--maxrregcount=96", "-arch=sm_80")
-    with pytest.raises(BuildFailed, match="the compiler did not obey its flags") as failure:
+    with pytest.raises(BuildFailed, match="did not obey") as failure:
         Nvcc("sm_90").compile(program(SOURCE, *options))
-    assert "incompatible redefinition for option 'maxrregcount'" in str(failure.value)
-    assert "incompatible redefinition for option 'gpu-architecture'" in str(failure.value)
+    for option in ("maxrregcount", "gpu-architecture"):
+        assert f"'{option}'" in str(failure.value)
 
 
 @needs_nvcc
+@pytest.mark.slow
 def test_macro_in_an_unroll_pragma_is_a_failed_build_with_advice():
     source = """
 #define UNROLL 4
@@ -122,24 +130,22 @@ extern "C" __global__ void f(float *x) {
     for (int i = 0; i < 8; i++)
         x[i] += 1;
 }"""
-    with pytest.raises(BuildFailed, match="expands no macro in `#pragma unroll`"):
+    with pytest.raises(BuildFailed, match="constexpr int factor = UNROLL"):
         Nvcc("sm_90").compile(program(source))
 
 
 @needs_nvcc
 def test_headers_are_found_in_relative_folders_and_known_after(tmp_path, monkeypatch):
-    (tmp_path / "of the user").mkdir()
-    (tmp_path / "of the user" / "first.h").write_text("#define FIRST 0\n")
-    monkeypatch.setenv("CPATH", str(tmp_path / "of the user"))
-    (tmp_path / "headers").mkdir()
-    (tmp_path / "headers" / "size.h").write_text("#define SIZE 96\n")
+    headers = [tmp_path / "headers/size.h", tmp_path / "of the user/first.h"]
+    for header in headers:
+        header.parent.mkdir()
+        header.write_text(f"#define {header.stem.upper()} 96\n")
+    monkeypatch.setenv("CPATH", str(headers[1].parent))
     monkeypatch.chdir(tmp_path)
     source = """#include "size.h"
 #include <first.h>
-#include <cuda_fp16.h>
 __global__ void f(char *x) { x[FIRST] = SIZE; }"""
     built = Nvcc("sm_90").compile(program(source, include_dirs=("headers",)))
-    headers = [tmp_path / "headers" / "size.h", tmp_path / "of the user" / "first.h"]
     assert built.read == digests(str(header.resolve()) for header in headers)
 
 
@@ -149,9 +155,9 @@ __global__ void f(char *x) { x[FIRST] = SIZE; }"""
 @pytest.mark.parametrize(
     ("arch", "error", "reason"),
     [
-        ("sm90", UsageError, r"'sm90' is no.*did you mean `sm_90`\?"),
-        ("sm_20", BackendUnavailable, r"compile for sm_20.*(toolkit|release of the wheel)"),
-        ("sm_80a", BackendUnavailable, "does not compile for sm_80a"),
+        ("sm90", UsageError, "`sm_90`"),
+        ("sm_20", BackendUnavailable, "toolkit|wheel"),
+        ("sm_80a", BackendUnavailable, "sm_80a"),
     ],
 )
 def test_unknown_architecture_is_refused_with_the_next_step(either, arch, error, reason):
@@ -163,16 +169,16 @@ def test_unknown_architecture_is_refused_with_the_next_step(either, arch, error,
 
 
 def test_one_changed_byte_of_code_changes_the_hash(made):
-    (code,) = (each.content for each in sections(made.data) if each.name == b".text.turn")
+    (code,) = [part.content for part in sections(made.data) if part.name == b".text.turn"]
     changed = bytearray(made.data)
     changed[made.data.index(code)] ^= 1
-    assert cubin.machine_code_sha256(bytes(changed)) != made.build.binary_sha256
+    assert machine_code_sha256(bytes(changed)) != made.build.binary_sha256
 
 
 @pytest.mark.parametrize("junk", [b"", b"\x7fELF", b"// PTX\n" * 40])
 def test_what_is_no_cubin_has_no_machine_code(junk):
     with pytest.raises(ValueError, match="cubin"):
-        cubin.machine_code_sha256(junk)
+        machine_code_sha256(junk)
 
 
 # ------------------------------------------------------------------------- ptxas' report
@@ -197,19 +203,18 @@ ptxas info    : Function properties for _ZN32_INTERNAL_47d4193a_9_kernel_cu_a1hE
 """  # noqa: E501
 
 
+OLDER_REPORT = """\
+ptxas info    : Function properties for f
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 20 registers, 4096+16 bytes smem, 360 bytes cmem[0]
+"""
+
+
 def test_the_largest_of_each_resource_is_read():
     assert parse_resources(REPORT) == (32, 2048, 5248 + 10440)
     assert parse_resources("".join(REPORT.splitlines(keepends=True)[-2:])) == (None, None, 12)
     assert parse_resources("nvcc warning : no resources") == (None,) * 3
-
-
-def test_resources_of_older_toolkits_are_read_too():
-    report = (
-        "ptxas info    : Function properties for f\n"
-        "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
-        "ptxas info    : Used 20 registers, 4096+16 bytes smem, 360 bytes cmem[0]\n"
-    )
-    assert parse_resources(report) == (20, 4096, 0)
+    assert parse_resources(OLDER_REPORT) == (20, 4096, 0)
 
 
 def test_warnings_remain_when_resources_are_taken_out():
@@ -224,55 +229,50 @@ def bare(monkeypatch, tmp_path):
     """A machine where nothing is installed, but for a gcc that nobody runs."""
     for name in ("CUDACXX", "CUDA_HOME", "CUDA_PATH", *nvcc.ENVIRONMENT):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/bin")
-    which = shutil.which  # finds one in /usr/local/cuda/bin
-    monkeypatch.setattr(
-        nvcc.shutil, "which", lambda name, path=None: None if name == "nvcc" else which(name)
-    )
+    which = shutil.which
+
+    def looked_up(name, path=None):
+        return None if name == "nvcc" else which(name)
+
+    monkeypatch.setattr(nvcc.shutil, "which", looked_up)
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
     return tmp_path
 
 
 def test_nvcc_is_where_cudacxx_says_or_in_its_wheel(bare, monkeypatch):
-    with pytest.raises(BackendUnavailable) as missing:
+    with pytest.raises(BackendUnavailable, match=r"CUDACXX.*pip install nvidia-cuda-nvcc"):
         find_nvcc()
-    for words in ("CUDACXX", "PATH", "CUDA toolkit", "pip install nvidia-cuda-nvcc"):
-        assert words in str(missing.value)
     pathfinder = SimpleNamespace(find_nvidia_binary_utility=lambda name: f"/site-packages/{name}")
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", pathfinder)
     assert find_nvcc() == Path("/site-packages/nvcc")
     monkeypatch.setenv("CUDACXX", str(executable := fake_nvcc(bare)))
     assert find_nvcc() == executable
     monkeypatch.setenv("CUDACXX", "/nowhere/nvcc")
-    with pytest.raises(BackendUnavailable, match="CUDACXX is '/nowhere/nvcc'"):
+    with pytest.raises(BackendUnavailable, match=r"CUDACXX.*/nowhere/nvcc"):
         find_nvcc()
-
-
-def test_cuda_home_comes_before_path(monkeypatch, tmp_path):
-    (tmp_path / "bin").mkdir()
-    monkeypatch.delenv("CUDACXX", raising=False)
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    executable = fake_nvcc(tmp_path / "bin")
-    assert find_nvcc() == executable
+    monkeypatch.delenv("CUDACXX")
+    monkeypatch.setenv("CUDA_HOME", str(bare))
+    monkeypatch.setattr(nvcc.shutil, "which", lambda name, path: f"{path.split(':')[0]}/{name}")
+    assert find_nvcc() == bare / "bin/nvcc", "before those on PATH"
 
 
 def test_missing_host_compiler_is_reported_before_any_build(bare, monkeypatch):
     executable = fake_nvcc(bare)
     monkeypatch.setattr(nvcc.shutil, "which", lambda _: None)
-    with pytest.raises(BackendUnavailable, match="no gcc on PATH"):
+    with pytest.raises(BackendUnavailable, match="gcc"):
         Nvcc("sm_90", executable)
 
 
-def test_program_that_is_no_nvcc_is_refused(tmp_path):
-    with pytest.raises(BackendUnavailable, match="names no version"):
+def test_program_that_is_no_nvcc_is_refused():
+    with pytest.raises(BackendUnavailable, match="CUDACXX"):
         Nvcc("sm_90", Path("/bin/echo"))
 
 
 def test_identity_names_release_build_architecture_and_flags_of_the_environment(bare, monkeypatch):
     executable = fake_nvcc(bare)
     monkeypatch.setenv("NVCC_CCBIN", "g++-12")
-    plain = "nvcc 13.0.88 (compiler.36424714_0) sm_90"
-    assert Nvcc("sm_90", executable).identity == f"{plain} NVCC_CCBIN=g++-12"
+    identity = "nvcc 13.0.88 (compiler.36424714_0) sm_90 NVCC_CCBIN=g++-12"
+    assert Nvcc("sm_90", executable).identity == identity
 
 
 @pytest.mark.parametrize(("usual_s", "own_s"), [(1.0, None), (300.0, 1.0)])
@@ -281,18 +281,24 @@ def test_build_past_its_deadline_fails_and_leaves_no_process(bare, monkeypatch, 
     monkeypatch.setattr(nvcc, "COMPILE_TIMEOUT_S", usual_s)
     compiler = Nvcc("sm_90", executable)
     begin = time.monotonic()
-    with pytest.raises(BuildFailed, match=r"did not finish within 1 s .*SECONDS.*--fresh"):
+    with pytest.raises(BuildFailed, match=r"1 s .*build_timeout_s"):
         compiler.compile(Program("", (), (), timeout_s=own_s))
     assert time.monotonic() - begin < SOON_S
     child = int((bare / "child").read_text())
     assert until(lambda: not is_running(child))
 
 
+IN_PRAGMA = """\
+kernel.cu(4): error: identifier "UNROLL" is undefined
+  #pragma unroll UNROLL"""
+
+
 @pytest.mark.parametrize(
     ("compiling", "message"),
     [
-        ("exit 3", r"nvcc ended with status 3\nnvcc printed nothing"),
+        ("exit 3", r"status 3\n"),
         ("echo text > kernel.cubin", "no cubin"),
+        (f"echo '{IN_PRAGMA}'; exit 1", "constexpr int factor = UNROLL"),
         (
             'echo "$PWD/kernel.cu: $TMPDIR/tmpxft_0001c8_00000000-6_kernel.ptx, line 3"; exit 1',
             r"\nkernel\.cu: kernel\.ptx, line 3$",  # no temporary folder, no numbered file
@@ -310,18 +316,8 @@ def test_options_reach_nvcc_unchanged_and_before_ours(bare):
     with pytest.raises(BuildFailed):
         Nvcc("sm_90", executable).compile(program(SOURCE, "-DNAME=$(id) ;", "-arch=sm_80"))
     arguments = (bare / "arguments").read_text().splitlines()
-    assert arguments[:2] == ["-DNAME=$(id) ;", "-arch=sm_80"]
-    assert arguments[2] == "-arch=sm_90"
-    assert os.path.basename(arguments[-1]) == "kernel.cubin"
-
-
-# ------------------------------------------------------------------------- by NVRTC
-
-
-@needs_nvrtc
-def test_device_with_features_of_its_own_is_compiled_for_where_it_has_them():
-    assert Nvrtc("sm_90", specific=True).arch == "sm_90a"
-    assert Nvrtc("sm_80", specific=True).arch == "sm_80"
+    assert arguments[:3] == ["-DNAME=$(id) ;", "-arch=sm_80", "-arch=sm_90"]
+    assert arguments[-1] == "kernel.cubin"
 
 
 # ------------------------------------------------------------------------- what is refused
@@ -331,41 +327,32 @@ def test_device_with_features_of_its_own_is_compiled_for_where_it_has_them():
 @pytest.mark.parametrize(
     ("text", "options", "reason"),
     [
-        ("", ("-Xcompiler", "-Wall"), r"unrecognized option -Xcompiler.*no option of NVRTC.*nvcc"),
-        ("", ("-Xptxas", "--none"), r"ptxas fatal\s*: Unknown option '-none'"),
-        ("#include <iostream>", (), r'file "iostream".*no headers of the host'),
-        ("#include <curand_none.h>", (), r"header of the CUDA toolkit: install it, or pip install"),
-        ("__device__ uint32_t x;", (), r'"uint32_t" is undefined.*<cuda/std/cstdint>.*with nvcc'),
-        ("int main() {}", (), r"keep main\(\) and host code in another file"),
-        ("#include NAME", (), r"`#include NAME` names its file by a macro.*with nvcc"),
-        ("", ("-include", "x.h"), r"the option `-include` reads a file"),
-        ("", ("-maxrregcount=64", "-maxrregcount=96"), r"did not obey.*incompatible redefinition"),
-        ("", ("-arch=sm_80",), r"did not obey.*80"),
-        (
-            '#line 7 "odd.cu"\n__device__ int x = NAME;',
-            (),
-            r'^odd\.cu\(7\): error.* "NAME" is undef',
-        ),
+        ("", ("-Xcompiler", "-Wall"), "-Xcompiler.*nvcc"),
+        ("", ("-Xptxas", "--none"), "ptxas fatal.*-none"),
+        ("#include <iostream>", (), "headers of the host"),
+        ("#include <curand_none.h>", (), "pip install"),
+        ("__device__ uint32_t x;", (), "<cuda/std/cstdint>"),
+        ("int main() {}", (), r"main\(\)"),
+        ("#include NAME", (), "NAME"),
+        ("", ("-include", "x.h"), "`-include`"),
+        ("", ("-maxrregcount=64", "-maxrregcount=96"), "did not obey"),
+        ("", ("-arch=sm_80",), "did not obey"),
+        ('#line 7 "odd.cu"\n__device__ int x = NAME;', (), r"^odd\.cu\(7\):"),
     ],
 )
 def test_refused_build_says_why_and_what_helps(text, options, reason):
     with pytest.raises(BuildFailed, match=f"(?s){reason}"):
-        Nvrtc("sm_90").compile(program(text, *options))
+        open_nvrtc().compile(program(text, *options))
 
 
 @pytest.mark.parametrize("fault", [ImportError("no module"), RuntimeError("no libnvrtc.so.13\n")])
 def test_missing_library_says_what_to_install(monkeypatch, fault):
-    class Library:
-        @staticmethod
-        def nvrtcVersion() -> None:  # noqa: N802 (NVRTC's name)
-            raise fault
+    def fails(*_):
+        raise fault
 
-    def found(name: str) -> Any:
-        if isinstance(fault, ImportError):
-            raise fault
-        return Library
-
-    monkeypatch.setattr(importlib, "import_module", found)
+    library = SimpleNamespace(nvrtcVersion=fails)
+    looked_up = fails if isinstance(fault, ImportError) else lambda name: library
+    monkeypatch.setattr(importlib, "import_module", looked_up)
     with pytest.raises(BackendUnavailable, match="pip install cuda-bindings nvidia-cuda-nvrtc"):
         load_nvrtc()
 
@@ -374,18 +361,17 @@ def test_missing_library_says_what_to_install(monkeypatch, fault):
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (lambda *_: os.kill(os.getpid(), signal.SIGKILL), r"NVRTC crashed \(SIGKILL\)"),
-        (lambda *_: os._exit(3), "NVRTC ended with status 3"),
-        (lambda *_: time.sleep(300), r"NVRTC did not finish within 0\.2 s .*build_timeout_s: SEC"),
+        (lambda *_: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL"),
+        (lambda *_: os._exit(3), "status 3"),
+        (lambda *_: time.sleep(300), r"0\.2 s .*build_timeout_s"),
     ],
 )
 def test_library_that_crashes_or_hangs_is_a_failed_build(monkeypatch, fault, reason):
-    library = SimpleNamespace(**vars(load_nvrtc()))
-    monkeypatch.setattr(nvrtc, "load_nvrtc", lambda: library)
-    compiler = Nvrtc("sm_90")
-    library.nvrtcCompileProgram = fault
+    compiler = open_nvrtc()
+    monkeypatch.setattr(load_nvrtc(), "nvrtcCompileProgram", fault)
+    timeout_s = 60 if "S" in reason or "status" in reason else 0.2
     with pytest.raises(BuildFailed, match=reason):
-        compiler.compile(Program("", (), (), timeout_s=0.2 if "finish" in reason else 60))
+        compiler.compile(Program("", (), (), timeout_s=timeout_s))
 
 
 # ------------------------------------------------------------------------- headers
@@ -396,17 +382,17 @@ def test_headers_of_headers_are_known_afterwards(tmp_path):
     (tmp_path / "size.h").write_text("#include <deeper.h>\n")
     (tmp_path / "deeper.h").write_text("#define SIZE 96\n")
     text = '#include "size.h"\n#include <cuda_fp16.h>\n__global__ void f(char *x) { x[0] = SIZE; }'
-    found = Nvrtc("sm_90").compile(program(text, include_dirs=(str(tmp_path),)))
-    own = digests(str((tmp_path / name).resolve()) for name in ("deeper.h", "size.h"))
-    assert set(own) <= set(found.read)
+    built = open_nvrtc().compile(program(text, include_dirs=(str(tmp_path),)))
+    headers = digests(str((tmp_path / name).resolve()) for name in ("deeper.h", "size.h"))
+    assert set(headers) <= set(built.read)
 
 
 @needs_nvrtc
 def test_file_in_the_processs_own_folder_is_no_header(tmp_path, monkeypatch):
     (tmp_path / "mine.h").write_text("#define MINE 1\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BuildFailed, match=r'open source file "mine\.h"'):
-        Nvrtc("sm_90").compile(program('#include "mine.h"\n'))
+    with pytest.raises(BuildFailed, match=r"mine\.h"):
+        open_nvrtc().compile(program('#include "mine.h"\n'))
 
 
 @needs_nvrtc
@@ -415,7 +401,7 @@ def test_header_includes_one_of_its_own_folder(tmp_path):
     parts.mkdir()
     (parts / "outer.h").write_text('#include "inner.h"\n')
     (parts / "inner.h").touch()
-    Nvrtc("sm_90").compile(program("#include <parts/outer.h>\n", include_dirs=(str(tmp_path),)))
+    open_nvrtc().compile(program("#include <parts/outer.h>\n", include_dirs=(str(tmp_path),)))
 
 
 @pytest.mark.parametrize(
@@ -431,18 +417,13 @@ def test_header_includes_one_of_its_own_folder(tmp_path):
 def test_toolkit_headers_are_looked_for_where_no_folder_has_a_file(text, needs, tmp_path):
     (tmp_path / "mine.h").touch()
     asked = Program(text, (), (str(tmp_path),))
-    assert binary.includes_others(asked, ()) == needs
-
-
-# ------------------------------------------------------------------------- commands
+    assert includes_others(asked, ()) == needs
 
 
 @needs_nvrtc
-def test_check_compiles_for_an_architecture_without_nvcc(monkeypatch, capsys):
+def test_nvrtc_compiles_where_there_is_no_nvcc(monkeypatch):
     monkeypatch.setenv("CUDACXX", "/nowhere/nvcc")
-    space = Path(__file__).parents[2] / "spaces/mvmul.yaml"
-    assert check([str(space), "--arch", "sm_90", "--compile", "0"]) == 0
-    assert "default for sm_90: OK (compiled by nvrtc in" in capsys.readouterr().out
+    assert first_usable("sm_90") == NVRTC
 
 
 def test_library_that_does_not_compile_is_not_used(monkeypatch):
@@ -450,14 +431,14 @@ def test_library_that_does_not_compile_is_not_used(monkeypatch):
         class Status(int):
             name = "NVRTC_ERROR_INTERNAL_ERROR"
 
-        def nvrtcGetSupportedArchs(self) -> tuple[int, list[int]]:  # noqa: N802
+        def nvrtcGetSupportedArchs(self):  # noqa: N802
             return 0, [80, 90]
 
-        def nvrtcCreateProgram(self, *_: object) -> tuple[Status, None]:  # noqa: N802
+        def nvrtcCreateProgram(self, *_):  # noqa: N802
             return self.Status(11), None
 
     monkeypatch.setattr(nvrtc, "load_nvrtc", Broken)
-    with pytest.raises(BackendUnavailable, match=r"does not compile an empty kernel: NVRTC p"):
+    with pytest.raises(BackendUnavailable, match="empty kernel"):
         Nvrtc("sm_90")
 
 
@@ -492,30 +473,32 @@ SYMBOLS = {
 
 
 @pytest.fixture(scope="module", params=BOTH)
-def named(request: pytest.FixtureRequest) -> bytes:
+def named(request):
     lines = reference_lines(name for name in SYMBOLS if plain_name(name) != name)
-    return request.param("sm_90").compile(Program("\n".join([NAMED_KERNELS, *lines]), (), ())).data
+    text = "\n".join([NAMED_KERNELS, *lines])
+    if request.param is Nvrtc:
+        return cubin(text).data
+    return Nvcc("sm_90").compile(program(text)).data
 
 
-def test_kernels_are_found_by_the_names_that_a_person_writes(named: bytes) -> None:
+def test_kernels_are_found_by_the_names_that_a_person_writes(named):
     assert {name: kernel_symbol(named, name) for name in SYMBOLS} == SYMBOLS
     assert readable(kernel_symbol(named, "hidden")) == "(anonymous namespace)::hidden(int*)"
 
 
-@needs_nvcc
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        ("gemm<flaot, 8>", 'identifier "flaot" is undefined\n  gemm<flaot, 8>'),
-        ("over(double *)", 'overloaded function "over" is intended\n  over(double *)'),
-        ("huge<int>", "Entry function 'huge<int>(int*)' uses too much shared data"),
+        ("gemm<flaot, 8>", "\n  gemm<flaot, 8>"),
+        ("over(double *)", "\n  over(double *)"),
+        ("huge<int>", "'huge<int>(int*)'"),
     ],
 )
-def test_a_log_shows_kernels_as_a_person_names_them(name: str, shown: str) -> None:
+def test_a_log_shows_kernels_as_a_person_names_them(either, name, shown):
     text = '#line 1 "k.cu"\n' + NAMED_KERNELS + "template <typename T> __global__ void huge(T *z)"
     text += " { __shared__ T all[1 << 20]; all[z[1]] = z[2]; __syncthreads(); z[0] = all[z[3]]; }"
     with pytest.raises(BuildFailed) as failure:
-        Nvcc("sm_90").compile(Program("\n".join([text, *reference_lines([name])]), (), ()))
+        either.compile(program("\n".join([text, *reference_lines([name])])))
     message = str(failure.value)
     assert shown in message
     for hidden in ("harness_kernel", "function(1)", "_Z", "kernel.cu"):
@@ -525,13 +508,13 @@ def test_a_log_shows_kernels_as_a_person_names_them(name: str, shown: str) -> No
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("over", r"2 kernels are called `over`: `over\(float\*\)`, `over\(int\*\)`. Name one"),
-        ("gemm", r"`gemm` is not in the binary; its kernels are .* A template needs its arg"),
-        ("missing", r"`missing` is not in the binary; its kernels are `gemm<float, 16>.* and 5 m"),
-        ("lib::scale(int *)", "does not say which kernel `lib::scale.* Declare it `__global__`"),
+        ("over", r"`over\(float\*\)`, `over\(int\*\)`"),
+        ("gemm", "A template"),
+        ("missing", "`gemm<float, 16>.* and 5 more"),
+        ("lib::scale(int *)", "`__global__`"),
     ],
 )
-def test_wrong_name_of_a_kernel_lists_those_there(named: bytes, name: str, reason: str) -> None:
+def test_wrong_name_of_a_kernel_lists_those_there(named, name, reason):
     with pytest.raises(LookupError, match=reason):
         kernel_symbol(named, name)
 
@@ -549,9 +532,9 @@ PAIR = np.dtype({"names": ["a", "b", "c"], "formats": ["f4", "f8", "i4"],
                  "offsets": [0, 8, 16], "itemsize": 32})  # fmt: skip
 
 
-@needs_nvcc
-def test_vectors_and_structures_lie_where_the_kernel_has_them() -> None:
-    named = Nvcc("sm_90").compile(Program(WITH_PARAMETERS, (), ())).data
+@needs_nvrtc
+def test_vectors_and_structures_lie_where_the_kernel_has_them():
+    named = cubin(WITH_PARAMETERS).data
     places = parameter_places(named, "f")
     assert places == ((0, 8), (8, 1), (16, 16), (32, 32), (64, 2))
     assert parameter_places(named, "none") == ()

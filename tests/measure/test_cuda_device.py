@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,16 +17,16 @@ from harness.core.errors import (
     LaunchFailed,
     OutOfDeviceMemory,
 )
-from harness.core.program import Binary, Launch, Program
+from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, Build
 from harness.measure.bound import ZONE_BYTES
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus
 from harness.measure.cuda.module import HELD_AT_ONCE, LIMIT_NS
-from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.devices import Backend, choose_one
 from harness.measure.trial.verify import NAN
-from tests.helpers.stub_driver import StubDriver, needs_pycuda
+from tests.helpers.cubins import cubin
+from tests.helpers.stub_driver import needs_pycuda
 
 pytestmark = pytest.mark.gpu
 
@@ -45,66 +45,68 @@ extern "C" __global__ void twice(const float *x, float *y) {
     y[threadIdx.x] = tile[threadIdx.x] + fixed[threadIdx.x];
 }
 """
-ONES = np.ones(64, np.float32)
+ONES, COUNTED = np.ones(64, np.float32), np.arange(64, dtype=np.float32)
 ARGUMENTS = {"x": ONES, "y": ONES, "z": np.zeros(64, np.float32), "n": np.int32(64)}
 ADD = Launch("add", (8, 4), (2, 1), ("z", "x", "y", "n"))
+TWICE = Launch("twice", (64,), (1,), ("x", "y"))
 OF_CUDA = Backend("cuda", "nvcc", "")
 
 
-def build(**resources: int | None) -> Build:
+def build(**resources):
     return Build(key="k", options="", compiler="nvcc", compile_s=0.1, **resources)
 
 
 @pytest.fixture(scope="module")
-def kernels(nvidia) -> Binary:
-    return Nvcc(list_gpus()[0].arch).compile(Program(KERNELS, (), ()))
+def kernels(nvidia):
+    return cubin(KERNELS, list_gpus()[0].arch)
 
 
 # ------------------------------------------------------------------------- on any device
 
 
 @pytest.fixture(scope="module")
-def gpu(nvidia) -> CudaDevice:
+def gpu(nvidia):
     return CudaDevice()
 
 
-class TestOnAnyDevice:
-    def test_dynamic_shared_memory_may_exceed_what_kernels_have_without_asking(self, gpu, kernels):
-        most = gpu.limits.max_shared_bytes
-        assert most > gpu.limits.max_local_bytes
-        gpu.bind({"x": ONES, "y": np.zeros(64, np.float32)})
-        for shared_bytes in (most - 1024, 256, most - 2048):
-            gpu.restore({"y": NAN})
-            launch = Launch("twice", (64,), (1,), ("x", "y"), shared_bytes)
-            gpu.launch(gpu.load(kernels), [launch])
-            np.testing.assert_array_equal(gpu.read("y"), 2 * ONES)
-        launch = Launch("twice", (64,), (1,), ("x", "y"), most - 1020)
-        wanted = rf"{most + 4:,} bytes of shared memory .* \(1,024 static, .* device has {most:,}"
-        with pytest.raises(LaunchFailed, match=wanted):
-            gpu.launch(gpu.load(kernels), [launch])
-        assert gpu.healthy
+def test_dynamic_shared_memory_may_exceed_what_kernels_have_without_asking(gpu, kernels):
+    most = gpu.limits.max_shared_bytes
+    assert most > gpu.limits.max_local_bytes
+    gpu.bind({"x": ONES, "y": ONES})
 
-    @pytest.mark.parametrize(
-        ("arguments", "reason"),
-        [
-            (("z", "x", "y"), "add takes 4 arguments, but the host module passes 3: z, x, y"),
-            (("z", "x", "y", "y"), "argument 4 .* y, has 4 bytes .* an array, whose address has 8"),
-            (("z", np.int32(1), "y", "n"), "argument 2 of add, 1, has 8 .* int32, which has 4"),
-            (("z", "x", "y", np.int64(64)), "argument 4 .* has 4 bytes in the kernel, .* int64"),
-        ],
-    )
-    def test_arguments_that_do_not_fit_a_kernel_are_refused(self, gpu, kernels, arguments, reason):
-        gpu.bind(ARGUMENTS)
-        with pytest.raises(LaunchFailed, match=reason):
-            gpu.launch(gpu.load(kernels), [Launch("add", (32,), (2,), arguments)])
-        assert gpu.healthy
+    def launch(shared_bytes):
+        gpu.launch(gpu.load(kernels), [replace(TWICE, shared_bytes=shared_bytes)])
+
+    for shared_bytes in (most - 1024, 256, most - 2048):
+        gpu.restore({"y": NAN})
+        launch(shared_bytes)
+        np.testing.assert_array_equal(gpu.read("y"), 2 * ONES)
+    with pytest.raises(LaunchFailed, match=f"{most + 4:,} .*{most:,}"):
+        launch(most - 1020)
+    assert gpu.healthy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("z", "x", "y"), "4 arguments.* 3: z, x, y"),
+        (("z", "x", "y", "y"), "argument 4 .*, y, has 4 bytes"),
+        (("z", np.int32(1), "y", "n"), "argument 2 .*, 1, has 8 .* int32"),
+        (("z", "x", "y", np.int64(64)), "argument 4 .* int64"),
+    ],
+)
+def test_arguments_that_do_not_fit_a_kernel_are_refused(gpu, kernels, arguments, reason):
+    gpu.bind(ARGUMENTS)
+    with pytest.raises(LaunchFailed, match=reason):
+        gpu.launch(gpu.load(kernels), [Launch("add", (32,), (2,), arguments)])
+    assert gpu.healthy
 
 
 # ------------------------------------------------------------------------- over the stand-in
 
 
 @pytest.fixture
-def device(stub: StubDriver) -> CudaDevice:
+def device(stub):
     """A device of the stand-in, with the arguments of `add` bound."""
     device = CudaDevice()
     device.bind(ARGUMENTS)
@@ -113,14 +115,14 @@ def device(stub: StubDriver) -> CudaDevice:
 
 
 @pytest.fixture
-def module(device: CudaDevice, kernels: Binary, stub: StubDriver) -> object:
+def module(device, kernels, stub):
     module = device.load(kernels)
     stub.calls()
     return module
 
 
 @pytest.fixture
-def fail(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def fail(monkeypatch):
     """Make a call fail: cuMemAlloc@2:700! is the second one, with an error that stays."""
     return lambda rule: monkeypatch.setenv("CUDA_STUB_FAIL", rule)
 
@@ -138,7 +140,7 @@ def test_binding_frees_what_was_bound_before(device, stub):
 def test_driver_is_asked_for_shared_memory_only_where_needed(package, device, module, stub):
     device.bind({"x": ONES, "y": ONES})
     for shared_bytes, is_asked in ((0, False), (48 << 10, True), (47 << 10, False)):
-        device.launch(module, [Launch("twice", (64,), (1,), ("x", "y"), shared_bytes)])
+        device.launch(module, [replace(TWICE, shared_bytes=shared_bytes)])
         calls = stub.calls()
         assert ("cuFuncSetAttribute" in calls) is is_asked
         passed = f" shared {shared_bytes}" * (shared_bytes > 0)
@@ -147,10 +149,9 @@ def test_driver_is_asked_for_shared_memory_only_where_needed(package, device, mo
 
 def test_each_launch_prefers_its_own_share_of_shared_memory(device, module, stub):
     device.bind({"x": ONES, "y": ONES})
-    plain = Launch("twice", (64,), (1,), ("x", "y"))
-    device.launch(module, (plain,))
+    device.launch(module, (TWICE,))
     assert "cuFuncSetAttribute" not in stub.calls()
-    launches = tuple(replace(plain, carveout=percent) for percent in (75, 75, 0, -1))
+    launches = tuple(replace(TWICE, carveout=percent) for percent in (75, 75, 0, -1))
     for _ in range(2):
         device.launch(module, launches)
         calls = stub.calls()
@@ -175,35 +176,30 @@ __global__ void nothing(float *z) { z[threadIdx.x] = mask[threadIdx.x]; }
 """
 
 
+OF_CONSTANT = Launch("nothing", (64,), (1,), ("z",), constants=("mask",))
+
+
 def test_variables_of_a_module_are_filled_before_each_run(package, device, stub):
-    module = device.load(Nvcc("sm_90").compile(Program(CONSTANT, (), ())))
-    device.bind({"z": ONES, "mask": 3 * ONES})
-    launch = Launch("nothing", (64,), (1,), ("z",), constants=("mask",))
-    stub.calls()
-    device.launch(module, (launch,))
-    calls = stub.calls()
-    copied = calls.index("cuMemcpyDtoD")
-    assert copied < next(i for i, call in enumerate(calls) if "_Z7nothingPf" in call)
-    found = np.zeros(64, np.float32)
+    module = device.load(cubin(CONSTANT))
+    device.bind({"z": ONES, "mask": ONES})
+    content = np.zeros(64, np.float32)
     for value in (5, 3):  # a kernel may have changed it, or the array may be another one
         device.write("mask", np.float32(value) * ONES)
-        device.launch(module, (launch,))
-        device.driver.read(found, module.variable("mask", 256))
-        np.testing.assert_array_equal(found, value * ONES)
+        stub.calls()
+        device.launch(module, (OF_CONSTANT,))
+        copied, *later = [call for call in stub.calls() if "DtoD" in call or "nothing" in call]
+        assert copied == "cuMemcpyDtoD"
+        assert "_Z7nothingPf" in later[0]
+        device.driver.read(content, module.variable("mask", 256))
+        np.testing.assert_array_equal(content, value * ONES)
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "reason"),
-    [
-        ("mask", 65, "the array mask has 260 bytes, but the variable that it fills has 256"),
-        ("z", 64, "names z, but the binary has no variable .*; its variables: mask, unused"),
-    ],
-)
-def test_array_that_fits_no_variable_is_a_failed_launch(device, name, size, reason):
-    module = device.load(Nvcc("sm_90").compile(Program(CONSTANT, (), ())))
-    device.bind({"z": ONES, name: np.zeros(size, np.float32)})
-    with pytest.raises(LaunchFailed, match=reason):
-        device.launch(module, (Launch("nothing", (64,), (1,), ("z",), constants=(name,)),))
+def test_array_that_fits_no_variable_is_a_failed_launch(device):
+    module = device.load(cubin(CONSTANT))
+    for name, size, reason in (("mask", 65, "260 .* 256"), ("z", 64, " z.*: mask, unused")):
+        device.bind({"z": ONES, name: np.zeros(size, np.float32)})
+        with pytest.raises(LaunchFailed, match=reason):
+            device.launch(module, (replace(OF_CONSTANT, constants=(name,)),))
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -224,8 +220,8 @@ def test_sample_calls_the_driver_for_its_work_alone(device, module, stub, count)
 
 
 def test_binary_is_loaded_once_until_what_was_loaded_is_forgotten(device, kernels, stub):
-    twin = Binary(kernels.build, kernels.data + b"\0")
-    modules = [device.load(binary) for binary in (kernels, twin, kernels, twin)]
+    other = Binary(kernels.build, kernels.data + b"\0")
+    modules = [device.load(binary) for binary in (kernels, other, kernels, other)]
     assert stub.calls().count("cuModuleLoadData") == 2
     assert modules[2:] == modules[:2]
     device.unload()
@@ -233,12 +229,11 @@ def test_binary_is_loaded_once_until_what_was_loaded_is_forgotten(device, kernel
 
 
 def test_array_that_is_restored_again_is_copied_on_the_device_without_a_wait(device, stub):
-    content = np.arange(64, dtype=np.float32)
     stub.calls()
     for calls in (["cuMemAlloc", "cuMemcpyHtoD", "cuMemcpyDtoD"], ["cuMemcpyDtoD"]):
-        device.restore({"x": content})
+        device.restore({"x": COUNTED})
         assert stub.calls() == calls
-        np.testing.assert_array_equal(device.read("x"), content)
+        np.testing.assert_array_equal(device.read("x"), COUNTED)
         device.write("x", ONES)
         stub.calls()
 
@@ -246,10 +241,9 @@ def test_array_that_is_restored_again_is_copied_on_the_device_without_a_wait(dev
 def test_array_is_restored_from_the_host_where_the_device_has_no_room(device, stub, fail):
     stub.calls()
     fail("cuMemAlloc@1+:2")  # PyCUDA collects garbage and tries again
-    content = np.arange(64, dtype=np.float32)
     for _ in range(2):
-        device.restore({"x": content})
-        np.testing.assert_array_equal(device.read("x"), content)
+        device.restore({"x": COUNTED})
+        np.testing.assert_array_equal(device.read("x"), COUNTED)
         device.write("x", ONES)
     assert "cuMemcpyDtoD" not in stub.calls()
     assert device.healthy
@@ -260,26 +254,24 @@ def test_lack_of_memory_is_described_by_who_holds_it(device, module, stub, fail,
     total = stub.allocated_bytes + 700  # other tests of this process may hold some
     monkeypatch.setenv("CUDA_STUB_MEMORY", str(total))
     fail("cuLaunchKernel@1:2")
-    with pytest.raises(OutOfDeviceMemory) as failure:
+    harness_holds = 4 * ONES.nbytes + 3 * 2 * ZONE_BYTES
+    numbers = rf"add.* 700 of .*{80 << 30:,} .*{harness_holds:,}"
+    with pytest.raises(OutOfDeviceMemory, match=numbers):
         device.launch(module, [ADD])
-    zones = 3 * 2 * ZONE_BYTES
-    held = 4 * ONES.nbytes + zones
-    assert re.search(
-        rf"running add: .*: out of memory.*\. 700 of the device's "
-        rf"{80 << 30:,} bytes are free; "
-        rf"harness holds {held:,}, and other programs may hold the rest \(nvidia-smi",
-        str(failure.value),
-    )
 
 
 def test_limits_and_environment_are_those_of_the_driver(device, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_DRIVER", "13020")
     environment = device.environment("nvcc 13.0 sm_90")
     assert (environment.device, environment.platform) == ("Stand-in GPU", "CUDA 13.2")
-    assert environment.notes["compute_capability"] == "9.0"
-    assert environment.notes["memory_bytes"] == str(80 << 30)
-    assert environment.notes["clock_khz"] == "1980000"
-    assert environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab00"
+    notes = {
+        "compute_capability": "9.0",
+        "memory_bytes": str(80 << 30),
+        "clock_khz": "1980000",
+        "pci_bus_id": "0000:1B:00.0",
+        DEVICE_UUID: "GPU-abababab-abab-abab-abab-ababababab00",
+    }
+    assert notes.items() <= environment.notes.items()
     assert device.limits.max_grid_dims == (2**31 - 1, 65535, 65535)
     assert device.limits.compute_units == 132
 
@@ -288,25 +280,22 @@ def test_limits_and_environment_are_those_of_the_driver(device, monkeypatch):
 @needs_pycuda
 def test_package_that_calls_the_driver_is_noted_and_separates_no_measurements(stub, monkeypatch):
     pytest.importorskip("cuda.bindings")
-    found = []
-    for package in (PYCUDA, BINDINGS):
+    fingerprints = set()
+    for package, name in ((PYCUDA, "PyCUDA"), (BINDINGS, "cuda-bindings")):
         monkeypatch.setenv(PACKAGE, package)
-        device = CudaDevice()
-        found.append(device.environment("nvcc"))
-    assert found[0].fingerprint == found[1].fingerprint
-    names = [environment.notes["driver_package"].split()[0] for environment in found]
-    assert names == ["PyCUDA", "cuda-bindings"]
+        environment = CudaDevice().environment("nvcc")
+        assert environment.notes["driver_package"].startswith(name)
+        fingerprints.add(environment.fingerprint)
+    assert len(fingerprints) == 1
 
 
 @pytest.mark.parametrize(("driver", "is_older"), [("12040", True), ("13000", False)])
 def test_binary_of_a_later_toolkit_names_the_cure(driver, is_older, device, stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_DRIVER", driver)
     later = replace(build(), compiler="nvcc 13.0.88 sm_90")
-    with pytest.raises(LaunchFailed, match=r"loading the binary: .* image is invalid") as failure:
+    with pytest.raises(LaunchFailed, match="image is invalid") as failure:
         device.load(Binary(later, b"a binary in another format"))
-    cure = "up to CUDA 12.4, but the compiler is nvcc 13.0.88 sm_90: update the driver, or set"
-    assert (cure in str(failure.value)) == is_older
-    assert ("CUDACXX" in str(failure.value)) == is_older
+    assert bool(re.search("12.4.*13.0.88.*CUDACXX", str(failure.value))) == is_older
 
 
 # ------------------------------------------------------------------------- the host's work
@@ -318,7 +307,7 @@ KERNEL_NS = 1_500
 def test_hosts_work_is_in_no_time_once_each_function_has_run(count, device, module, monkeypatch):
     launch = type(device.driver).launch
 
-    def launched_late(*arguments: object) -> None:
+    def launched_late(*arguments):
         time.sleep(20e-6)
         launch(*arguments)
 
@@ -340,10 +329,10 @@ def test_device_waits_for_part_of_many_launches_since_its_queue_is_finite(device
 
 def test_device_that_does_not_wait_long_enough_gives_no_time(device, module, monkeypatch):
     device.launch(module, [ADD])
-    with monkeypatch.context() as patch:
-        patch.setattr("harness.measure.cuda.module.LIMIT_NS", 1)
-        with pytest.raises(HostTooSlow, match="waited 1e-09 s in vain for the host"):
-            device.launch(module, [ADD])
+    monkeypatch.setattr("harness.measure.cuda.module.LIMIT_NS", 1)
+    with pytest.raises(HostTooSlow, match="1e-09 s"):
+        device.launch(module, [ADD])
+    monkeypatch.undo()
     assert device.healthy
     assert device.launch(module, [ADD]) > 0
 
@@ -360,16 +349,16 @@ def test_device_does_not_wait_for_a_launch_that_was_refused(device, module, fail
 
 def test_blocking_launches_are_refused(stub, monkeypatch):
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
-    with pytest.raises(BackendUnavailable, match=r"CUDA_LAUNCH_BLOCKING is set: .* Unset it"):
+    with pytest.raises(BackendUnavailable, match="CUDA_LAUNCH_BLOCKING"):
         CudaDevice()
 
 
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("cuModuleLoadData@1:221", r"own kernels: .* PTX must be there"),
-        ("cuModuleLoadData@1:2", r"no memory left: .* Other programs hold it"),
-        ("cuDevicePrimaryCtxRetain@1:101", r"CUDA device 0 cannot be opened: .* ordinal"),
+        ("cuModuleLoadData@1:221", "PTX"),
+        ("cuModuleLoadData@1:2", "no memory left"),
+        ("cuDevicePrimaryCtxRetain@1:101", "device 0 .* ordinal"),
     ],
 )
 def test_device_that_cannot_be_opened_is_unavailable(stub, fail, rule, message):
@@ -381,74 +370,80 @@ def test_device_that_cannot_be_opened_is_unavailable(stub, fail, rule, message):
 # ------------------------------------------------------------------------- the empty kernel
 
 
-class Compiles:
+def compiler_that_makes(result):
     """A compiler that returns or raises what it is given."""
+    compiler = mock.Mock(arch="sm_90")
+    compiler.identity = f"nvcc of {id(compiler)}"
 
-    arch = "sm_90"
+    def compiled(program):
+        if isinstance(result, BuildFailed):
+            raise result
+        return replace(result, build=replace(result.build, key=program.key(compiler.identity)))
 
-    def __init__(self, result: Binary | BuildFailed) -> None:
-        self.identity = f"nvcc of {id(self)}"
-        self.result, self.compiled = result, 0
-
-    def compile(self, program: Program) -> Binary:
-        self.compiled += 1
-        if isinstance(self.result, BuildFailed):
-            raise self.result
-        build = replace(self.result.build, key=program.key(self.identity))
-        return replace(self.result, build=build)
+    compiler.compile.side_effect = compiled
+    return compiler
 
 
 EMPTY = 'extern "C" __global__ void harness_empty() {}'
 
 
 @pytest.fixture(scope="module")
-def empty(nvidia) -> Binary:
-    return Nvcc(list_gpus()[0].arch).compile(Program(EMPTY, (), ()))
+def empty(nvidia):
+    return cubin(EMPTY, list_gpus()[0].arch)
 
 
 def test_empty_kernel_is_compiled_once_a_host_compiler(device, empty, stub, monkeypatch, tmp_path):
-    compiler = Compiles(empty)
+    compiler = compiler_that_makes(empty)
     for _ in range(2):
         OF_CUDA.run_empty_kernel(device, compiler)
-    assert compiler.compiled == 1
+    compiler.compile.assert_called_once()
     assert stub.calls().count("cuLaunchKernel harness_empty grid 1 1 1 group 1 1 1") == 2
     (tmp_path / "gcc").write_text("another")
     (tmp_path / "gcc").chmod(0o755)
     monkeypatch.setenv("NVCC_CCBIN", str(tmp_path / "gcc"))
     OF_CUDA.run_empty_kernel(device, compiler)
-    assert compiler.compiled == 2
+    assert compiler.compile.call_count == 2
 
 
 @pytest.mark.parametrize(
     ("result", "rule", "message"),
     [
-        (BuildFailed("unsupported GNU version!"), "", r"Set NVCC_CCBIN to .*\nunsupported GNU ver"),
-        (Binary(build(), b"x" * 64), "", "image is invalid.* Unset NVCC_APPEND_FLAGS: .* nvidia-"),
-        (None, "kernel@1:719", r"running harness_empty: .* \(dmesg\)"),
-        (None, "cuLaunchKernel@1:2", "bytes are free; harness holds"),
+        (BuildFailed("unsupported GNU version!"), "", r"NVCC_CCBIN .*\nunsupported GNU version"),
+        (Binary(build(), b"x" * 64), "", r"image is invalid.* NVCC_APPEND_FLAGS"),
+        (None, "kernel@1:719", "dmesg"),
+        (None, "cuLaunchKernel@1:2", "bytes are free"),
     ],
 )
 def test_broken_empty_kernel_names_a_cure(result, rule, message, device, empty, fail, monkeypatch):
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-arch=sm_75")
     fail(rule)
     with pytest.raises(BackendUnavailable, match=f"(?s){message}"):
-        OF_CUDA.run_empty_kernel(device, Compiles(result or empty))
+        OF_CUDA.run_empty_kernel(device, compiler_that_makes(result or empty))
 
 
 # ------------------------------------------------------------------------- its failures
 
+
+def launches(device, module):
+    device.launch(module, [ADD])
+
+
 CALLS = {
-    "cuMemAlloc": lambda device, module: device.bind(ARGUMENTS),
-    "cuMemcpyHtoD": lambda device, module: device.write("x", ONES),
-    "cuMemcpyDtoH": lambda device, module: device.read("x"),
-    "cuMemsetD8Async": lambda device, module: device.restore({"x": NAN}),
-    "cuMemcpyDtoD": lambda device, module: device.restore({"x": ONES}),
-    "cuModuleLoadData": lambda device, module: device.load(Binary(build(), b"")),
-    "cuDeviceGetAttribute": lambda device, module: device.limits.warp_size,
+    "cuMemAlloc": lambda device, _: device.bind(ARGUMENTS),
+    "cuMemcpyHtoD": lambda device, _: device.write("x", ONES),
+    "cuMemcpyDtoH": lambda device, _: device.read("x"),
+    "cuMemsetD8Async": lambda device, _: device.restore({"x": NAN}),
+    "cuMemcpyDtoD": lambda device, _: device.restore({"x": ONES}),
+    "cuModuleLoadData": lambda device, _: device.load(Binary(build(), b"")),
+    "cuDeviceGetAttribute": lambda device, _: device.limits,
+    "cuModuleGetFunction": launches,
+    "cuFuncGetAttribute": launches,
+    "cuEventCreate": launches,
+    "cuEventRecord": launches,
+    "cuLaunchKernel": launches,
+    "cuCtxSynchronize": launches,
+    "cuEventElapsedTime": launches,
 }
-LAUNCHING = ("cuModuleGetFunction", "cuFuncGetAttribute", "cuEventCreate", "cuEventRecord")
-LAUNCHING += ("cuLaunchKernel", "cuCtxSynchronize", "cuEventElapsedTime")
-CALLS |= {call: lambda device, module: device.launch(module, [ADD]) for call in LAUNCHING}
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -461,8 +456,7 @@ def test_failure_of_a_call_becomes_launch_failed(call, kernels, stub, package, m
     with pytest.raises(LaunchFailed) as failure:
         CALLS[call](device, module)
     monkeypatch.delenv("CUDA_STUB_FAIL")
-    said = f"{call} failed: unknown error"
-    assert said in str(failure.value).replace("DataEx", "Data")
+    assert f"{call} failed" in str(failure.value).replace("DataEx", "Data")
     assert not isinstance(failure.value, OutOfDeviceMemory)
     assert device.healthy
 
@@ -470,7 +464,7 @@ def test_failure_of_a_call_becomes_launch_failed(call, kernels, stub, package, m
 @pytest.mark.parametrize("call", ["cuMemAlloc", "cuLaunchKernel"])
 def test_lack_of_memory_is_a_failure_of_its_own(call, package, device, module, fail):
     fail(f"{call}@1+:2")  # PyCUDA collects garbage and tries again
-    with pytest.raises(OutOfDeviceMemory, match=r"out of memory.*\. .* are free"):
+    with pytest.raises(OutOfDeviceMemory, match="are free"):
         CALLS[call](device, module)
     assert device.healthy
 
@@ -479,10 +473,10 @@ def test_lack_of_memory_is_a_failure_of_its_own(call, package, device, module, f
 def test_kernel_that_fails_makes_the_device_unhealthy(code, device, module, fail):
     fail(f"kernel@2:{code}")
     device.launch(module, [ADD])
-    with pytest.raises(LaunchFailed, match=r"running add: .* context is lost and its process"):
+    with pytest.raises(LaunchFailed, match=r"running add: .*lost"):
         device.launch(module, [ADD])
     assert not device.healthy
-    with pytest.raises(LaunchFailed, match=r"reading x: .* its process must end"):
+    with pytest.raises(LaunchFailed, match="reading x"):
         device.read("x")
     assert not device.healthy
 
@@ -490,9 +484,9 @@ def test_kernel_that_fails_makes_the_device_unhealthy(code, device, module, fail
 @pytest.mark.parametrize(
     ("launch", "reason"),
     [
-        (Launch("add", (32, 33), (1, 1), ()), "1,056 threads, but the device takes 1,024"),
-        (Launch("narrow", (65,), (1,), ("z",)), r"\d registers and its launch bounds.* takes 64"),
-        (Launch("add", (32,), (1,), ("q",)), "takes an argument q, but bound are x, y, z, n"),
+        (Launch("add", (32, 33), (1, 1), ()), "1,056 .* 1,024"),
+        (Launch("narrow", (65,), (1,), ("z",)), "launch bounds.* 64"),
+        (Launch("add", (32,), (1,), ("q",)), "q.* x, y, z, n"),
     ],
 )
 def test_launch_that_cannot_be_is_refused_before_any_runs(launch, reason, device, module, stub):
@@ -502,7 +496,7 @@ def test_launch_that_cannot_be_is_refused_before_any_runs(launch, reason, device
 
 
 def test_binary_with_too_much_shared_memory_is_refused_before_the_driver_is_called(device, stub):
-    with pytest.raises(LaunchFailed, match=r"49,156 bytes of static shared memory.* 49,152"):
+    with pytest.raises(LaunchFailed, match=r"49,156 .* 49,152"):
         device.load(Binary(build(shared_bytes=49_156), b"\x7fELF"))
     assert "cuModuleLoadData" not in stub.calls()
     with pytest.raises(LaunchFailed, match="loading the binary"):
@@ -512,35 +506,15 @@ def test_binary_with_too_much_shared_memory_is_refused_before_the_driver_is_call
 # ------------------------------------------------------------------------- one of several GPUs
 
 
-@pytest.fixture
-def two_gpus(stub, monkeypatch):
-    """A T4 and an H100."""
+def test_gpu_that_has_another_number_now_is_refused(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
-    monkeypatch.setenv("CUDA_STUB_NAMES", "Tesla T4,NVIDIA H100")
-    monkeypatch.setenv("CUDA_STUB_ARCHS", "75,90")
-
-
-def test_named_gpu_is_opened_and_compiled_for(two_gpus):
-    backend = choose_one("cuda", ["h100"])
-    device = backend.open_device()
-    notes = device.environment("").notes
-    assert device.environment("").device == "NVIDIA H100"
-    assert notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
-    assert notes["pci_bus_id"] == "0000:1C:00.0"
-    backend.run_empty_kernel(device, backend.open_compiler())
-    with pytest.raises(LaunchFailed, match="no kernel image"):
-        device.load(choose_one("cuda", ["0"]).open_compiler().compile(Program(EMPTY, (), ())))
-
-
-def test_gpu_that_has_another_number_now_is_refused(two_gpus, monkeypatch):
     backend = choose_one("cuda", ["1"])
     monkeypatch.setenv("CUDA_STUB_UUIDS", "cd")
-    with pytest.raises(BackendUnavailable, match=r"1 was NVIDIA H100, .*, but now is GPU-cd"):
+    with pytest.raises(BackendUnavailable, match="now is GPU-cd"):
         backend.open_device()
 
 
 def test_instance_of_a_divided_gpu_has_its_own_uuid(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_MIG", "1")
     (instance,) = list_gpus()
-    assert instance.uuid == "MIG-abababab-abab-abab-abab-ababababab00"
-    assert instance.instance == instance.uuid
+    assert instance.uuid == instance.instance == "MIG-abababab-abab-abab-abab-ababababab00"

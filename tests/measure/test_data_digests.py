@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,7 +11,7 @@ from harness.measure.kernels.data import argument_digests, make_kernel_data, sha
 from harness.measure.kernels.device_process import DeviceWorker
 
 PAIR = np.dtype([("x", "<f4"), ("y", "<i4")])
-DATA: dict[str, Any] = {
+DATA = {
     "x": np.arange(6, dtype=np.float32),
     "half": np.ones(3, np.float16),
     "pairs": np.zeros(2, PAIR),
@@ -33,7 +30,7 @@ def reference(arguments):
 THREE = Input({"n": 3})
 
 
-def digest(**changes: Any) -> str:
+def digest(**changes):
     return sha256_of(argument_digests({**DATA, **changes}), ())
 
 
@@ -51,17 +48,17 @@ def digest(**changes: Any) -> str:
         {"more": np.int32(6)},
     ],
 )
-def test_other_arguments_have_another_digest(changes: dict[str, Any]) -> None:
+def test_other_arguments_have_another_digest(changes):
     assert digest() == digest(x=DATA["x"].copy())
     assert digest(**changes) != digest()
 
 
-def test_order_counts() -> None:
+def test_order_counts():
     assert sha256_of(argument_digests(dict(reversed(DATA.items()))), ()) != digest()
 
 
-def test_of_what_no_run_sees_only_the_type_and_the_shape_count() -> None:
-    def without_x(x: np.ndarray[Any, Any]) -> str:
+def test_of_what_no_run_sees_only_the_type_and_the_shape_count():
+    def without_x(x):
         arguments = {**DATA, "x": x}
         without = sha256_of(argument_digests(arguments), {"x"})
         assert sha256_of(argument_digests(arguments, unread={"x"}), {"x"}) == without
@@ -72,22 +69,22 @@ def test_of_what_no_run_sees_only_the_type_and_the_shape_count() -> None:
 
 
 @pytest.fixture
-def worker() -> DeviceWorker:
+def worker():
     """A worker that opens no device."""
     return DeviceWorker(Backend("opencl", "opencl", "it was requested"))
 
 
-def write(path: Path, text: str) -> Path:
+def write(path, text):
     path.write_text(text)
     return path
 
 
-def test_outputs_and_scratch_are_no_data_and_inout_is(tmp_path: Path) -> None:
+def test_outputs_and_scratch_are_no_data_and_inout_is(tmp_path):
     data = make_kernel_data(write(tmp_path / "a.py", HOST.replace("UNSET", "1")), THREE)
     assert data.unread == {"y", "t"}
 
 
-def test_a_worker_says_what_the_data_are_now(worker: DeviceWorker, tmp_path: Path) -> None:
+def test_a_worker_says_what_the_data_are_now(worker, tmp_path):
     host = write(tmp_path / "a.py", HOST.replace("UNSET", "np.random.default_rng().random()"))
     first = worker.data_sha256(host, THREE, [])
     assert first is not None
@@ -99,13 +96,11 @@ def test_a_worker_says_what_the_data_are_now(worker: DeviceWorker, tmp_path: Pat
     assert worker.data_sha256(host, THREE, [first]) is None
 
 
-def test_data_like_the_stored_ones_are_made_once(worker: DeviceWorker, tmp_path: Path) -> None:
+def test_data_like_the_stored_ones_are_made_once(worker, tmp_path):
     text = HOST.replace("UNSET", "1").replace("def ref", "    #\ndef ref")
-    host, log = tmp_path / "a.py", tmp_path / "log"
-    write(
-        host,
-        text.replace('    return {"x"', f'    open(r"{log}", "a").write("a")\n    return {{"x"'),
-    )
+    log = tmp_path / "log"
+    text = text.replace('    return {"x"', f'    open(r"{log}", "a").write("a")\n    return {{"x"')
+    host = write(tmp_path / "a.py", text)
     stored = [str(worker.data_sha256(host, Input({"n": n}), [])) for n in (3, 4)]
     log.unlink()
     for n in (3, 4):

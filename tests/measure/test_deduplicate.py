@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +11,7 @@ from harness.core.program import Launch
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.measure.measurer import EqualCode
 from harness.space_file import load_spec
-from tests.helpers.fake_kernels import FOUR, OpenFake, write_fake
+from tests.helpers.fake_kernels import FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, read_journal
 from tests.helpers.replays import opened
 from tests.helpers.results_examples import query
@@ -22,37 +19,36 @@ from tests.helpers.results_examples import query
 LAUNCH = (Launch("f", (64,), (2,), ("x",)),)
 
 
-def config(a: int, b: int = 0) -> Config:
+def config(a, b=0):
     return Config({"A": a, "B": b})
 
 
-def build(sha256: str | None = "ab" * 32, key: str = "0" * 64) -> Build:
+def build(sha256="ab" * 32, key="0" * 64):
     return Build(key, "", "a compiler", 0.5, sha256)
 
 
-def ok(a: int, b: int = 0, read: tuple[str, ...] | None = (), **changes: Any) -> Measurement:
-    timing = Timing((1.0, 2.0, 3.0))
-    found = Measurement(config(a, b), FOUR, Outcome.OK, timing, build(), host_read=read, wall_s=9.0)
-    return dataclasses.replace(found, **changes)
+def ok(a, b=0, read=(), **changes):
+    fields = {"timing": Timing((1.0, 2.0, 3.0)), "build": build(), "host_read": read, "wall_s": 9.0}
+    return Measurement(config(a, b), FOUR, **{"outcome": Outcome.OK, **fields, **changes})
 
 
-def found_for(measured: Measurement, asked: Config, **own: Any) -> Measurement | None:
+def found_for(measured, asked, built=None, launches=LAUNCH):
     """What one measurement is to a configuration."""
     equal = EqualCode()
     equal.add(measured, LAUNCH)
-    return equal.find(asked, own.get("built", build()), own.get("launches", LAUNCH))
+    return equal.find(asked, built or build(), launches)
 
 
 # ----------------------------------------------------------------------- what is the same
 
 
-def test_equal_code_that_is_launched_alike_shares_the_samples_and_names_their_origin() -> None:
-    own = build(key="1" * 64)
-    found = found_for(ok(1, observed={"occupancy": 0.5}), config(2), built=own)
-    assert (found.config, found.build, found.wall_s) == (config(2), own, 0.0)
-    assert found.shared_with == config(1).digest
-    assert found.timing == ok(1).timing
-    assert found.observed == {"occupancy": 0.5}
+def test_equal_code_that_is_launched_alike_shares_the_samples_and_names_their_origin():
+    built = build(key="1" * 64)
+    result = found_for(ok(1, observed={"occupancy": 0.5}), config(2), built)
+    assert (result.config, result.build, result.wall_s) == (config(2), built, 0.0)
+    assert result.shared_with == config(1).digest
+    assert result.timing == ok(1).timing
+    assert result.observed == {"occupancy": 0.5}
 
 
 UNKNOWN, READ_B = build(None), ok(1, 5, read=("B",))
@@ -74,53 +70,53 @@ CASES = {
 
 @pytest.mark.parametrize(("measured", "asked", "changes", "is_shared"), CASES.values(), ids=CASES)
 def test_equal_code_is_shared_where_it_is_launched_alike_and_the_host_module_read_the_same(
-    measured: Measurement, asked: Config, changes: dict[str, Any], is_shared: bool
-) -> None:
+    measured, asked, changes, is_shared
+):
     assert (found_for(measured, asked, **changes) is not None) is is_shared
 
 
-def test_measurements_are_found_by_whatever_the_host_module_read_each_time() -> None:
+def test_measurements_are_found_by_whatever_the_host_module_read_each_time():
     equal = EqualCode()
     equal.add(ok(1, 5, read=("A", "B")), LAUNCH)
     equal.add(ok(2, 5, read=("A",)), LAUNCH)
-    found = equal.find(config(2, 6), build(), LAUNCH)
-    assert found.shared_with == config(2, 5).digest
+    result = equal.find(config(2, 6), build(), LAUNCH)
+    assert result.shared_with == config(2, 5).digest
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
-def test_failures_that_repeat_are_shared_and_chance_ones_are_not(outcome: Outcome) -> None:
+def test_failures_that_repeat_are_shared_and_chance_ones_are_not(outcome):
     failed = ok(1, outcome=outcome, timing=None, message="as it is")
-    found = found_for(failed, config(2))
-    assert (found is not None) == (outcome in (Outcome.WRONG_RESULT, Outcome.LAUNCH_FAILED))
+    result = found_for(failed, config(2))
+    assert (result is not None) == (outcome in (Outcome.WRONG_RESULT, Outcome.LAUNCH_FAILED))
 
 
-def test_what_was_shared_is_shared_on_with_its_first_origin() -> None:
-    found = found_for(ok(2, shared_with=config(1).digest), config(3))
-    assert found.shared_with == config(1).digest
+def test_what_was_shared_is_shared_on_with_its_first_origin():
+    result = found_for(ok(2, shared_with=config(1).digest), config(3))
+    assert result.shared_with == config(1).digest
 
 
 # ----------------------------------------------------------------------------- a measurer
 
 
 @pytest.fixture
-def fake(fake_here: OpenFake) -> OpenFake:
+def fake(fake_here):
     """Opens measurers of a fake device; V is a macro that changes nothing."""
     return partial(fake_here, hashes=True)
 
 
-def launches(folder: Path) -> int:
+def launches(folder):
     return sum(what == "launch" for what, _, _ in read_journal(folder / "journal"))
 
 
-def v(value: int) -> Config:
+def v(value):
     return Config({"V": value})
 
 
-def test_finalists_are_measured_each_for_itself(fake: OpenFake) -> None:
+def test_finalists_are_measured_each_for_itself(fake):
     local, space = fake()
     local.measure(space, FOUR, v(1), None)
-    found = local.measure_interleaved(space, FOUR, [v(1), v(2)], rounds=2)
-    assert [m.shared_with for m in found] == [None, None]
+    result = local.measure_interleaved(space, FOUR, [v(1), v(2)], rounds=2)
+    assert [m.shared_with for m in result] == [None, None]
 
 
 HOST_LAUNCHES = """\
@@ -135,19 +131,19 @@ HOST_SPACE = FAKE_SPACE.replace(
 ).replace("launch: {group: [4], grid: [1]}", "launch: host")
 
 
-def test_launches_of_a_host_module_equal_by_what_it_reads(fake: OpenFake, tmp_path: Path) -> None:
+def test_launches_of_a_host_module_equal_by_what_it_reads(fake, tmp_path):
     local, space = fake(write_fake(tmp_path, space=HOST_SPACE, host=FAKE_HOST + HOST_LAUNCHES))
     configs = [Config({"SIZE": size, "V": value}) for size, value in ((4, 1), (4, 2), (2, 2))]
-    found = [local.measure(space, FOUR, config, None) for config in configs]
-    assert [m.outcome for m in found] == [Outcome.OK] * 3, found[0].message
-    assert [m.host_read for m in found] == [("SIZE",)] * 3
-    assert [m.shared_with for m in found] == [None, configs[0].digest, None]
+    result = [local.measure(space, FOUR, config, None) for config in configs]
+    assert [m.outcome for m in result] == [Outcome.OK] * 3, result[0].message
+    assert [m.host_read for m in result] == [("SIZE",)] * 3
+    assert [m.shared_with for m in result] == [None, configs[0].digest, None]
 
 
 # ------------------------------------------------------------------------- a whole campaign
 
 
-def searched(fake: OpenFake, folder: Path, **options: Any) -> tuple[list[Any], list[Any]]:
+def searched(fake, folder, **options):
     """A campaign on a fake device: its tests, and its reports."""
     local, _ = fake()
     spec = load_spec(folder / "fake.yaml")
@@ -156,25 +152,20 @@ def searched(fake: OpenFake, folder: Path, **options: Any) -> tuple[list[Any], l
         return tests, input_reports(campaign.results())
 
 
-def test_a_campaign_measures_one_finalist_of_each_code(fake: OpenFake, tmp_path: Path) -> None:
-    tests, reports = searched(fake, tmp_path, test_limit=6)
-    assert len(tests) == 12
-    assert sum(progress.measurement.shared_with is not None for progress in tests) == 10
-    assert [(r.measured, r.shared, r.within_noise) for r in reports] == [(6, 5, 0)] * 2
-    # All have one code, so the default stands for them.
-    finals = "SELECT count(*) FROM measurements JOIN result USING (id) WHERE stage = 'final'"
-    assert query(tmp_path / "results.db", f"{finals} GROUP BY input_id") == [(1,), (1,)]
-    assert {r.best.config for r in reports if r.best} == {v(1)}
-
-
-def test_equal_code_is_known_after_the_run_was_cut(fake: OpenFake, tmp_path: Path) -> None:
+def test_a_campaign_measures_one_finalist_of_each_code(fake, tmp_path):
     searched(fake, tmp_path, test_limit=2)
     launched = launches(tmp_path)
-    tests, _ = searched(fake, tmp_path, test_limit=8)
-    assert len(tests) == 16
-    assert launches(tmp_path) == launched  # the finals are those of the first run
+    tests, reports = searched(fake, tmp_path, test_limit=6)
+    assert len(tests) == 12
+    assert launches(tmp_path) == launched, "its code is not measured again after the run was cut"
+    assert [(r.measured, r.shared, r.within_noise) for r in reports] == [(6, 5, 0)] * 2
+    database = tmp_path / "results.db"
+    # All have one code, so the default stands for them.
+    finals = "SELECT count(*) FROM measurements JOIN result USING (id) WHERE stage = 'final'"
+    assert query(database, f"{finals} GROUP BY input_id") == [(1,), (1,)]
+    assert {r.best.config for r in reports} == {v(1)}
     shared = (
         "SELECT count(*) FROM measurements JOIN configurations origin "
         "ON origin.digest = shared_with AND origin.parameters = '{\"V\": 1}'"
     )
-    assert query(tmp_path / "results.db", shared) == [(14,)]
+    assert query(database, shared) == [(10,)]

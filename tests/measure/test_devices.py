@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -19,39 +17,32 @@ from harness.measure.cuda.gpus import NVCC, NVRTC
 from harness.measure.devices import Backend, choose_devices, choose_one
 from harness.measure.listed_device import OPENCL, ListedDevice
 from harness.measure.opencl import driver as opencl
-from harness.space_file import Spec
 from tests.helpers.commands import compare
 from tests.helpers.commands import devices as list_devices
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
 from tests.helpers.listed_devices import AMD, CPU, EQUAL, H100
 from tests.helpers.results_examples import SPEC
-from tests.helpers.stub_nvml import Script
 
 NO_CUDA = "no NVIDIA driver: install it"
 
 
-def no_opencl() -> list[ListedDevice]:
+def no_opencl():
     raise BackendUnavailable("there is no OpenCL device")
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch):
+def machine(monkeypatch):
     """Makes a machine: why CUDA is missing (None where it is there), and its OpenCL devices."""
 
-    def made(
-        no_cuda: str | None, *devices: ListedDevice, gpus: tuple[ListedDevice, ...] = (H100,)
-    ) -> None:
-        def usable_gpus() -> tuple[ListedDevice, ...]:
-            if no_cuda:
-                raise BackendUnavailable(no_cuda)
-            return gpus
-
+    def made(no_cuda, *listed, gpus=(H100,)):
+        missing = BackendUnavailable(no_cuda) if no_cuda else None
+        usable_gpus = mock.Mock(return_value=gpus, side_effect=missing)
         monkeypatch.setattr(cuda_gpus, "usable_gpus", usable_gpus)
-        monkeypatch.setattr("harness.measure.devices.first_usable", lambda arch: "nvcc")
+        monkeypatch.setattr(devices, "first_usable", lambda arch: "nvcc")
         package = SimpleNamespace(package="cuda-bindings 13.0")
         monkeypatch.setattr(cuda_gpus, "load_driver", lambda: package)
-        monkeypatch.setattr(opencl, "usable_devices", lambda: list(devices) or no_opencl())
+        monkeypatch.setattr(opencl, "usable_devices", lambda: list(listed) or no_opencl())
 
     return made
 
@@ -59,69 +50,51 @@ def machine(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     ("no_cuda", "devices", "chosen", "why"),
     [
-        (None, [AMD, CPU], ("cuda", "nvcc", H100), "CUDA comes first, and a GPU is here; through "),
-        (NO_CUDA, [AMD, CPU], ("opencl", "opencl", AMD), f"and CUDA is not: {NO_CUDA}"),
-        (NO_CUDA, [CPU], ("opencl", "opencl", CPU), "no GPU can be used (no NVIDIA driver)"),
+        (None, [AMD, CPU], ("cuda", "nvcc", H100), "CUDA comes first"),
+        (NO_CUDA, [AMD, CPU], ("opencl", "opencl", AMD), NO_CUDA),
+        (NO_CUDA, [CPU], ("opencl", "opencl", CPU), "no NVIDIA driver"),
     ],
 )
-def test_auto_prefers_cuda_then_an_opencl_gpu(machine, no_cuda, devices, chosen, why) -> None:
+def test_auto_prefers_cuda_then_an_opencl_gpu(machine, no_cuda, devices, chosen, why):
     machine(no_cuda, *devices)
-    found = choose_one("auto")
-    assert (found.language, found.compiler, found.device) == chosen
-    assert why in found.why
+    backend = choose_one("auto")
+    assert (backend.language, backend.compiler, backend.device) == chosen
+    assert why in backend.why
 
 
-def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
+def test_auto_with_nothing_says_what_each_backend_lacks(machine):
     machine(NO_CUDA)
-    with pytest.raises(BackendUnavailable) as caught:
+    with pytest.raises(BackendUnavailable, match=rf"(?s)cuda .*{NO_CUDA}.*opencl .*no OpenCL"):
         choose_one("auto")
-    message = str(caught.value)
-    assert f"cuda cannot be used: {NO_CUDA}" in message
-    assert "opencl cannot be used: there is no OpenCL device" in message
 
 
-def test_requested_backend_is_used_or_refused_with_the_next_step(machine) -> None:
+def test_requested_backend_is_used_or_refused_with_the_next_step(machine):
     machine(None, CPU)
     assert choose_one("opencl").device == CPU
-    there = "no backend `metal`; there are auto, command, cuda, opencl"
-    with pytest.raises(UsageError, match=there):
+    with pytest.raises(UsageError, match="`metal`; there are auto, command, cuda, opencl"):
         choose_one("metal")
     machine(NO_CUDA, CPU)
-    with pytest.raises(BackendUnavailable, match=f"--backend cuda cannot run here: {NO_CUDA}"):
+    with pytest.raises(BackendUnavailable, match=NO_CUDA):
         choose_one("cuda")
 
 
-def test_list_of_devices_has_gpus_first_and_then_pocl(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(Exception):
-        pass
+def test_list_of_devices_has_gpus_first_and_then_pocl(monkeypatch):
+    def platform(name, *types):
+        facts = {"version": "OpenCL 3.0", "max_compute_units": 2, "global_mem_size": 1 << 30}
+        there = [SimpleNamespace(name=f" {kind} ", type=kind, **facts) for kind in types]
+        error = None if types else OSError
+        return SimpleNamespace(
+            name=name, get_devices=mock.Mock(return_value=there, side_effect=error)
+        )
 
-    def platform(name: str, types: list[int] | None) -> SimpleNamespace:
-        def get_devices() -> list[SimpleNamespace]:
-            if types is None:
-                raise Broken
-            facts = {"version": "OpenCL 3.0", "max_compute_units": 2, "global_mem_size": 1 << 30}
-            return [SimpleNamespace(name=f" {kind} ", type=kind, **facts) for kind in types]
-
-        return SimpleNamespace(name=name, get_devices=get_devices)
-
-    listed = [
-        platform("broken", None),
-        platform("another cpu", [2]),
-        platform(opencl.POCL, [2]),
-        platform("gpus", [4, 4]),
-    ]
+    cpus = platform("another cpu", 2), platform(opencl.POCL, 2)
+    listed = [platform("broken"), *cpus, platform("gpus", 4, 4)]
     kinds = SimpleNamespace(GPU=4, CPU=2)
-    cl = SimpleNamespace(Error=Broken, device_type=kinds, get_platforms=lambda: listed)
+    cl = SimpleNamespace(Error=OSError, device_type=kinds, get_platforms=lambda: listed)
     monkeypatch.setattr(opencl, "load_pyopencl", lambda: cl)
-    found = [(d.platform, d.number, d.is_gpu) for d in opencl.usable_devices()]
-    assert found == [
-        ("gpus", 0, True),
-        ("gpus", 1, True),
-        (opencl.POCL, 0, False),
-        ("another cpu", 0, False),
-    ]
-    chosen = choose_one("opencl")
-    assert "the first of 4: GPUs come first, then PoCL" in chosen.why
+    platforms = [(device.platform, device.number) for device in opencl.usable_devices()]
+    assert platforms == [("gpus", 0), ("gpus", 1), (opencl.POCL, 0), ("another cpu", 0)]
+    assert "the first of 4" in choose_one("opencl").why
 
 
 # ------------------------------------------------------------------------- devices that are named
@@ -133,7 +106,7 @@ PARTS = [ListedDevice(OPENCL, n, "pthread-cpu", False, 1, POCL, units=1) for n i
 
 
 @pytest.fixture
-def several(machine) -> None:
+def several(machine):
     """A machine with two equal GPUs and one other, all of CUDA, and a CPU in two parts."""
     machine(None, NVIDIA, *PARTS, gpus=(H100, EQUAL, T4))
 
@@ -153,90 +126,85 @@ def several(machine) -> None:
         ("pthread", PARTS[0]),
     ],
 )
-def test_device_is_named_by_index_uuid_or_name(name, device, several) -> None:
+def test_device_is_named_by_index_uuid_or_name(name, device, several):
     assert choose_one("auto", [name]).device == device
 
 
-def test_first_of_equal_devices_says_so(several) -> None:
-    assert choose_one("auto", ["H100"]).why.startswith(
-        "device 0 (GPU-aa) is the first of 2 that --device H100 names; through "
-    )
-    assert choose_one("cuda", ["1"]).why == "--device 1 names it; through cuda-bindings 13.0"
+def test_first_of_equal_devices_says_so(several):
+    assert "0 (GPU-aa) is the first of 2" in choose_one("auto", ["H100"]).why
+    assert "--device 1" in choose_one("cuda", ["1"]).why
     assert choose_one("cuda", ["T4"]).arch == "sm_75"
 
 
-def test_opencl_numbers_alone_count_within_the_only_platform(machine, several) -> None:
-    with pytest.raises(UsageError, match=r"--device 0 fits 2 devices; .*\n  0:0 .*\n  1:0 "):
+def test_opencl_numbers_alone_count_within_the_only_platform(machine, several):
+    with pytest.raises(UsageError, match=r"2 devices; .*\n  0:0 .*\n  1:0 "):
         choose_one("opencl", ["0"])
     machine(NO_CUDA, *PARTS)
-    assert choose_one("opencl", ["1"]).device == PARTS[1]
-    chosen = choose_one("auto", ["1"])
-    assert chosen.device == PARTS[1]
-    assert chosen.why == "--device 1 names it; no GPU of CUDA (no NVIDIA driver)"
+    for backend in ("opencl", "auto"):
+        assert choose_one(backend, ["1"]).device == PARTS[1]
+    assert "no NVIDIA driver" in choose_one("auto", ["1"]).why
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["GPU-a"], r"--device GPU-a fits 2 devices; .*index:\n  0 .*GPU-aa\n  1 .*GPU-ab$"),
-        (["H10O"], r"no device `H10O`; did you mean `H100`\? These are here:\n  0 .*H100, sm_90"),
-        (["GPU-xx"], r"no device `GPU-xx`.*\n  0 .*\n  1 .*\n  2 .*\n  0:0 .*\n  1:0 .*\n  1:1"),
-        (["0", "T4"], r"devices that differ, .*:\n  0    NVIDIA H100.*\n  2    Tesla T4"),
-        (["all"], r"devices that differ"),
-        (["all", "0"], r"--device all names all devices; leave the others out"),
-        (["0", "GPU-aa"], r"names a device twice: NVIDIA H100, sm_90, 80.0 GiB, 0000:1B:00.0"),
-        (["T4", "pthread"], r"there is no device"),  # CUDA and OpenCL are not mixed
-        (["0,"], "--device has an empty name; .*harness devices"),
+        (["GPU-a"], r"2 devices; .*\n  0 .*GPU-aa\n  1 .*GPU-ab$"),
+        (["H10O"], r"`H100`\? .*\n  0 .*H100, sm_90"),
+        (["GPU-xx"], r"`GPU-xx`.*\n  0 .*\n  1 .*\n  2 .*\n  0:0 .*\n  1:0 .*\n  1:1"),
+        (["0", "T4"], r"differ, .*\n  0    NVIDIA H100.*\n  2    Tesla T4"),
+        (["all"], "differ"),
+        (["all", "0"], "--device all"),
+        (["0", "GPU-aa"], "twice: NVIDIA H100"),
+        (["T4", "pthread"], "no device"),  # CUDA and OpenCL are not mixed
+        (["0,"], "empty name"),
     ],
 )
-def test_wrong_names_are_refused_with_the_devices_that_there_are(names, message, several) -> None:
+def test_wrong_names_are_refused_with_the_devices_that_there_are(names, message, several):
     with pytest.raises(UsageError, match=message):
         choose_devices("auto", names)
 
 
-def test_several_devices_are_named_by_commas_repetition_or_all(machine, several) -> None:
+def test_several_devices_are_named_by_commas_repetition_or_all(machine, several):
     for names in (["0,1"], ["0", "1"], ["0 , GPU-ab"]):
-        assert [each.device for each in choose_devices("auto", names)] == [H100, EQUAL]
+        assert [backend.device for backend in choose_devices("auto", names)] == [H100, EQUAL]
     machine(None, NVIDIA, *PARTS, gpus=(H100, EQUAL))
-    assert [each.device for each in choose_devices("auto", ["all"])] == [H100, EQUAL]
-    assert [each.device for each in choose_devices("opencl", ["all"])] == [NVIDIA]
+    assert [backend.device for backend in choose_devices("auto", ["all"])] == [H100, EQUAL]
+    assert [backend.device for backend in choose_devices("opencl", ["all"])] == [NVIDIA]
     machine(NO_CUDA, *PARTS)
-    assert [each.device for each in choose_devices("auto", ["all"])] == PARTS
+    assert [backend.device for backend in choose_devices("auto", ["all"])] == PARTS
 
 
-def test_command_for_one_device_refuses_several(several) -> None:
-    with pytest.raises(UsageError, match=r"names 2 devices, but .* one:\n  0 .*\n  1 "):
+def test_command_for_one_device_refuses_several(several):
+    with pytest.raises(UsageError, match=r"2 devices.*\n  0 .*\n  1 "):
         choose_one("auto", ["0", "1"])
 
 
-def test_named_device_without_any_backend_says_what_is_missing(machine) -> None:
+def test_named_device_without_any_backend_says_what_is_missing(machine):
     machine(NO_CUDA)
-    with pytest.raises(BackendUnavailable, match=rf"`0`:\n  cuda cannot .*: {NO_CUDA}\n  opencl "):
+    with pytest.raises(BackendUnavailable, match=rf"`0`:\n  cuda .*{NO_CUDA}\n  opencl "):
         choose_devices("auto", ["0"])
 
 
-def test_device_dropped_by_the_toolkit_is_refused_beside_opencl(several, monkeypatch) -> None:
-    def dropped(arch: str) -> None:
-        raise BackendUnavailable(f"nvcc does not compile for {arch}")
-
-    monkeypatch.setattr("harness.measure.devices.first_usable", dropped)
-    with pytest.raises(BackendUnavailable, match="nvcc does not compile for sm_75"):
+def test_device_dropped_by_the_toolkit_is_refused_beside_opencl(several, monkeypatch):
+    dropped = mock.Mock(side_effect=BackendUnavailable("sm_75 is too old"))
+    monkeypatch.setattr(devices, "first_usable", dropped)
+    with pytest.raises(BackendUnavailable, match="sm_75 is too old"):
         choose_one("auto", ["T4"])
 
 
-def test_hidden_instance_of_a_divided_gpu_says_how_to_see_it(several, monkeypatch) -> None:
+def test_hidden_instance_of_a_divided_gpu_says_how_to_see_it(several, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    with pytest.raises(UsageError, match=r"(?s)no device `MIG-77`.* set CUDA_VISIBLE_DEVICES=M"):
+    with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES=MIG-77"):
         choose_one("cuda", ["MIG-77"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    with pytest.raises(UsageError, match=r"(?s)no device `MIG-77`.*CUDA_VISIBLE_DEVICES=0 hides"):
+    with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES=0"):
         choose_one("cuda", ["MIG-77"])
 
 
 @pytest.mark.parametrize("parts", ["0", "two", "-1", "1025"])
-def test_wrong_number_of_parts_is_refused(parts, monkeypatch) -> None:
+def test_wrong_number_of_parts_is_refused(parts, monkeypatch):
     monkeypatch.setenv("HARNESS_CPU_PARTS", parts)
-    with pytest.raises(UsageError, match=f"whole number from 1 to 1024, got '{parts}'"):
+    with pytest.raises(UsageError, match=f"1024, got '{parts}'"):
         opencl.cpu_parts()
 
 
@@ -247,41 +215,36 @@ SPACE = FAKE_SPACE.replace("source: twice.cl", "source: {cuda: twice.cl}")
 BY_NVRTC = SPACE + "compiler: {cuda: nvrtc}\n"
 
 
-def without(monkeypatch: pytest.MonkeyPatch, missing: Mapping[str, str]) -> None:
+def without(monkeypatch, missing):
     """Make the named compilers unusable, and the others usable."""
     monkeypatch.setattr(measure_choose, "why_unusable", lambda name, arch: missing.get(name))
 
 
-def chosen(spec: Spec, backend: Backend = SM_90) -> tuple[str, str]:
-    found = with_cuda_compiler(spec, backend)
-    return found.cuda_compiler, found.why.removeprefix("a test; ")
-
-
-def test_the_space_names_the_compiler(tmp_path, monkeypatch) -> None:
+def test_the_space_names_the_compiler(tmp_path, monkeypatch):
     without(monkeypatch, {})
     spec = write_fake(tmp_path, space=BY_NVRTC)
-    assert chosen(spec) == (NVRTC, "NVRTC compiles: the space says so")
+    assert with_cuda_compiler(spec, SM_90).cuda_compiler == NVRTC
     assert spec.program_sha256 == write_fake(tmp_path, space=SPACE).program_sha256
 
 
-def test_named_compiler_that_is_missing_is_an_error(tmp_path, monkeypatch) -> None:
+def test_named_compiler_that_is_missing_is_an_error(tmp_path, monkeypatch):
     without(monkeypatch, {NVRTC: "NVRTC is not installed: pip install it"})
     spec = write_fake(tmp_path, space=BY_NVRTC)
-    reason = r"fake\.yaml says `compiler: \{cuda: nvrtc\}`, but .* here: NVRTC is not installed: p"
-    with pytest.raises(BackendUnavailable, match=reason):
+    with pytest.raises(BackendUnavailable, match=r"fake\.yaml .*NVRTC is not installed"):
         with_cuda_compiler(spec, SM_90)
 
 
-def test_nvcc_compiles_where_it_is_and_nvrtc_elsewhere(tmp_path, monkeypatch) -> None:
+def test_nvcc_compiles_where_it_is_and_nvrtc_elsewhere(tmp_path, monkeypatch):
     without(monkeypatch, {})
     spec = write_fake(tmp_path, space=SPACE)
-    assert chosen(spec) == (NVCC, "nvcc compiles")
+    assert with_cuda_compiler(spec, SM_90).cuda_compiler == NVCC
     without(monkeypatch, {NVCC: "nvcc was not found: it is nowhere"})
-    only = dataclasses.replace(SM_90, cuda_compiler=NVRTC)
-    assert chosen(spec, only) == (NVRTC, "NVRTC compiles: nvcc was not found")
+    backend = with_cuda_compiler(spec, replace(SM_90, cuda_compiler=NVRTC))
+    assert backend.cuda_compiler == NVRTC
+    assert "nvcc was not found" in backend.why
 
 
-def test_other_devices_have_no_choice(opencl: Backend) -> None:
+def test_other_devices_have_no_choice(opencl):
     assert with_cuda_compiler(SPEC, opencl) is opencl
 
 
@@ -292,13 +255,11 @@ OLD = replace(H100, number=2, name="Tesla K40", uuid="GPU-ac", bus_id="0000:0A:0
 
 
 @pytest.fixture
-def listed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Callable[[], list[str]]:
+def listed(monkeypatch, tmp_path, capsys):
     """Returns the lines that the command prints on a machine with three GPUs, of which nvcc does
     not know the last, and a CPU."""
 
-    def first_usable(arch: str) -> None:
+    def first_usable(arch):
         if arch == "sm_35":
             raise BackendUnavailable("nvcc does not compile for sm_35")
 
@@ -310,14 +271,14 @@ def listed(
     monkeypatch.setattr(devices, "first_usable", first_usable)
     monkeypatch.setattr(opencl, "usable_devices", lambda: [CPU])
 
-    def lines() -> list[str]:
+    def lines():
         assert list_devices([]) == 0
         return capsys.readouterr().out.splitlines()
 
     return lines
 
 
-def test_devices_have_names_and_why_they_cannot_be_used(listed: Callable[[], list[str]]) -> None:
+def test_devices_have_names_and_why_they_cannot_be_used(listed):
     assert listed() == [
         "cuda",
         "  0    NVIDIA H100, sm_90, 80.0 GiB, 0000:1B:00.0, GPU-aa",
@@ -330,35 +291,30 @@ def test_devices_have_names_and_why_they_cannot_be_used(listed: Callable[[], lis
     ]
 
 
-def test_hidden_gpus(listed: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_gpus(listed, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0,1")
     assert "  CUDA_VISIBLE_DEVICES=2,0,1 chooses and numbers them" in listed()
 
 
-def test_who_uses_a_device_is_named(listed: Callable[[], list[str]], nvml: Script) -> None:
+def test_who_uses_a_device_is_named(listed, nvml):
     nvml(
         gpus=[H100.bus_id, EQUAL.bus_id],
         nvmlDeviceGetComputeRunningProcesses=[[[4711, 1 << 30]]],
         names={"4711": "trainer"},
     )
-    lines = listed()
-    assert lines[2].endswith("GPU-ab; used by trainer (process 4711, 1.0 GiB)")
-    assert lines[-1].endswith("Portable Computing Language")
+    assert "GPU-ab; used by trainer (process 4711, 1.0 GiB)" in listed()[2]
 
 
-def test_machine_without_a_driver_or_a_device_says_why(
-    listed: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing() -> None:
-        raise BackendUnavailable("no NVIDIA driver")
-
+def test_machine_without_a_driver_or_a_device_says_why(listed, monkeypatch):
+    missing = mock.Mock(side_effect=BackendUnavailable("no NVIDIA driver"))
     monkeypatch.setattr(cuda_gpus, "require_driver", missing)
     monkeypatch.setattr(opencl, "usable_devices", no_opencl)
-    lines = listed()
-    assert lines[:3] == ["cuda", "  cannot be used: no NVIDIA driver", "opencl"]
-    assert lines[3] == "  cannot be used: there is no OpenCL device"
+    cuda, why_no_cuda, opencl_, why_no_opencl, *_ = listed()
+    assert (cuda, opencl_) == ("cuda", "opencl")
+    assert "no NVIDIA driver" in why_no_cuda
+    assert "no OpenCL device" in why_no_opencl
 
 
-def test_comparison_without_rerun_takes_no_device(capsys: pytest.CaptureFixture[str]) -> None:
+def test_comparison_without_rerun_takes_no_device(capsys):
     assert compare(["a.db", "b.db", "--device", "0"]) == 2
     assert "--device goes with --rerun" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from harness.core.errors import BuildFailed, UsageError
+from harness.core.machine import end_with_parent
 from harness.measure.cuda import nvrtc
 
 
@@ -58,3 +59,8 @@ def test_no_process_left_is_an_error_and_no_pipe_open(monkeypatch: pytest.Monkey
     with pytest.raises(UsageError, match="cannot be started: Resource temporarily unavailable"):
         nvrtc.run_forked(lambda: b"", 60.0)
     assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_a_process_whose_parent_has_ended_before_it_begins_ends_too():
+    with pytest.raises(BuildFailed, match="SIGKILL"):
+        nvrtc.run_forked(lambda: end_with_parent(parent=1 << 30), 60.0)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
 import pytest
 
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES, UNCLAIMED
-from harness.core.program import Binary, Launch
 from harness.core.records import Config, Measurement, Outcome, StopReason, Timing
 from harness.measure.trial.occasions import (
     FLOOR_S,
@@ -23,76 +20,75 @@ from harness.measure.trial.occasions import (
     why_too_good,
     without_unshown_gain,
 )
-from tests.helpers.fake_kernels import FOUR, OpenFake
-from tests.helpers.fakes import Array, FakeDevice, twice
+from tests.helpers.fake_kernels import FOUR
+from tests.helpers.fakes import FakeDevice, twice
 
 CONFIG = Config({"V": 1})
 
 
-def ok(*samples_s: float, **changes: object) -> Measurement:
+def ok(*samples_s, **changes):
     timing = Timing(samples_s, StopReason.INTERLEAVED)
-    return dataclasses.replace(Measurement(CONFIG, FOUR, Outcome.OK, timing), **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(Measurement(CONFIG, FOUR, Outcome.OK, timing), **changes)
 
 
 WRONG = Measurement(CONFIG, FOUR, Outcome.WRONG_RESULT, message="y[0] is 1, expected 2", wall_s=1.0)
 
 
-def test_timing_knows_the_samples_of_each_occasion() -> None:
+def test_timing_knows_the_samples_of_each_occasion():
     split = Timing((1.0, 2.0, 3.0), occasions=(2, 1))
     assert split.by_occasion == ((1.0, 2.0), (3.0,))
     assert Timing((1.0, 2.0)).by_occasion == ((1.0, 2.0),)
 
 
 @pytest.mark.parametrize("occasions", [(1, 1), (3, 0), (2, 2)])
-def test_occasions_that_do_not_hold_the_samples_are_refused(occasions: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="3 samples in all"):
+def test_occasions_that_do_not_hold_the_samples_are_refused(occasions):
+    with pytest.raises(ValueError, match="3 samples"):
         Timing((1.0, 2.0, 3.0), occasions=occasions)
 
 
-def test_rounds_are_split_as_evenly_as_possible() -> None:
+def test_rounds_are_split_as_evenly_as_possible():
     blocks = split_rounds(20, (2, 2, 3, 3, 4, 4))
-    assert [block.rounds for block in blocks] == [4, 4, 3, 3, 3, 3]
-    assert [block.seed for block in blocks] == [2, 2, 3, 3, 4, 4]
+    of_blocks = [(block.rounds, block.seed, block.is_reloaded) for block in blocks]
+    assert of_blocks == [(4, 2, True)] * 2 + [(3, 3, True)] * 2 + [(3, 4, True)] * 2
     assert len({block.order for block in blocks}) == 6
-    assert all(block.is_reloaded for block in blocks)
     assert [block.rounds for block in split_rounds(2, (0, 0, 0))] == [1, 1, 1]
 
 
-def test_rounds_of_one_occasion_need_no_new_load() -> None:
+def test_rounds_of_one_occasion_need_no_new_load():
     assert split_rounds(7, (0,)) == [Block(7)]
     assert split_rounds(7, (1,)) == [Block(7, 1, is_reloaded=True)]
 
 
-def test_measurements_of_occasions_are_one_measurement() -> None:
+def test_measurements_of_occasions_are_one_measurement():
     parts = [
         ok(1.0, 2.0, warmup_s=(9.0,), wall_s=1.0, observed={"cpu_s": 1.0}, host_read=("V",)),
         ok(3.0, warmup_s=(8.0,), wall_s=2.0, observed={"cpu_s": 3.0}, host_read=("U",)),
     ]
-    found = join(parts)
-    assert found.timing == Timing((1.0, 2.0, 3.0), StopReason.INTERLEAVED, (2, 1))
-    assert (found.warmup_s, found.wall_s, found.observed) == ((9.0, 8.0), 3.0, {"cpu_s": 2.0})
-    assert found.host_read == ("U", "V")
+    result = join(parts)
+    assert result.timing == Timing((1.0, 2.0, 3.0), StopReason.INTERLEAVED, (2, 1))
+    assert (result.warmup_s, result.wall_s, result.observed) == ((9.0, 8.0), 3.0, {"cpu_s": 2.0})
+    assert result.host_read == ("U", "V")
 
 
-def test_a_gpu_that_was_throttled_on_any_occasion_was_throttled_and_samples_are_counted() -> None:
+def test_a_gpu_that_was_throttled_on_any_occasion_was_throttled_and_samples_are_counted():
     parts = [ok(1.0, observed={"throttled": 0.0, SM_CLOCK_MHZ: 900.0 + n}) for n in range(3)]
     parts.append(ok(1.0, observed={"throttled_by_hw_thermal": 1.0, THROTTLED_SAMPLES: 2}))
     parts.append(ok(1.0, observed={"throttled": 1.0, THROTTLED_SAMPLES: 3}))
-    found = join(parts).observed
+    result = join(parts).observed
     throttled = {"throttled": 1.0, "throttled_by_hw_thermal": 1.0, THROTTLED_SAMPLES: 5}
-    assert found == {**throttled, SM_CLOCK_MHZ: 901}
+    assert result == {**throttled, SM_CLOCK_MHZ: 901}
 
 
-def test_failure_on_a_later_occasion_is_the_outcome_and_ends_the_configuration() -> None:
+def test_failure_on_a_later_occasion_is_the_outcome_and_ends_the_configuration():
     answers = {1: [ok(1.0), ok(2.0)], 2: [WRONG, ok(2.0)], 3: [ok(4.0)]}
     asked = []
 
-    def measure(jobs: Sequence[int], block: Block) -> list[Measurement]:
+    def measure(jobs, block):
         asked.append(list(jobs))
         return answers[block.seed]
 
     blocks = split_rounds(3, (1, 2, 3))
-    first, second = over_occasions([10, 20], blocks, measure)  # type: ignore[type-var]
+    first, second = over_occasions([10, 20], blocks, measure)
     assert (first.outcome, first.timing, first.message) == (WRONG.outcome, None, WRONG.message)
     assert second.timing.samples_s == (2.0, 2.0, 4.0)
     assert asked == [[10, 20], [10, 20], [20]]
@@ -101,14 +97,11 @@ def test_failure_on_a_later_occasion_is_the_outcome_and_ends_the_configuration()
 # ----------------------------------------------------------------------- on a device in memory
 
 
-Measured = Callable[[FakeDevice, Sequence[int]], list[Measurement]]
-
-
 @pytest.fixture
-def measured(fake_here: OpenFake) -> Measured:
+def measured(fake_here):
     """Measures two configurations interleaved, four rounds on occasions with these seeds."""
 
-    def measure(device: FakeDevice, seeds: Sequence[int]) -> list[Measurement]:
+    def measure(device, seeds):
         measurer, space = fake_here(opened=device)
         return measurer.measure_interleaved(space, FOUR, list(space)[:2], 4, seeds)
 
@@ -120,35 +113,33 @@ class BindingDevice(FakeDevice):
 
     binds = 0
 
-    def bind(self, *sets: Mapping[str, np.generic]) -> None:  # type: ignore[override]
-        super().bind(*sets)  # type: ignore[arg-type]
+    def bind(self, *sets):
+        super().bind(*sets)
         self.binds += 1
 
 
 @pytest.mark.parametrize(("seeds", "rounds", "loads"), [((2, 2, 3), (2, 1, 1), 3), ((0,), (), 0)])
-def test_every_occasion_loads_and_allocates_anew_but_the_only_one(
-    measured: Measured, seeds: Sequence[int], rounds: tuple[int, ...], loads: int
-) -> None:
+def test_every_occasion_loads_and_allocates_anew_but_the_only_one(measured, seeds, rounds, loads):
     device = BindingDevice()
-    found = measured(device, seeds)
-    assert [m.timing.occasions for m in found] == [rounds] * 2
+    result = measured(device, seeds)
+    assert [m.timing.occasions for m in result] == [rounds] * 2
     # The data of the search is bound first: the arguments' names are asked for.
     assert (device.unloads, device.binds) == (loads, 1 + loads)
 
 
-def test_occasions_of_a_seed_have_two_sets_of_data_the_search_one(measured: Measured) -> None:
+def test_occasions_of_a_seed_have_two_sets_of_data_the_search_one(measured):
     for seeds, sets in [((2, 2), 2), ((2, 4), 4), ((SEARCH_SEED, SEARCH_SEED), 1)]:
         device = FakeDevice()
         measured(device, seeds)
         assert len({tuple(launch["x"]) for launch in device.launched}) == sets, seeds
 
 
-def test_each_launch_draws_one_of_two_sets_of_data(measured: Measured) -> None:
+def test_each_launch_draws_one_of_two_sets_of_data(measured):
     device = FakeDevice()
     assert [m.outcome for m in measured(device, (2,) * 60)] == [Outcome.OK] * 2
     contents = [tuple(launch["x"]) for launch in device.launched]
-    one, other = dict.fromkeys(contents)
-    numbers = [(one, other).index(content) for content in contents]
+    first, other = dict.fromkeys(contents)
+    numbers = [(first, other).index(content) for content in contents]
     assert numbers[:4] == [0, 1, 0, 1], "the first runs are on each"
     pairs = [(numbers[n], numbers[n + 1]) for n in range(4, len(numbers), 6)]
     assert {*pairs} == {(0, 0), (0, 1), (1, 0), (1, 1)}, "of the rounds' launches"
@@ -161,26 +152,26 @@ DEFAULT, OTHER = Config({"A": 0}), Config({"A": 1})
 
 
 @pytest.mark.parametrize(
-    ("time_s", "default_s", "reason"),
+    ("time_s", "default_s", "word"),
     [
-        (0.1, 1.0, None),  # exactly ten times as fast
-        (3e-7, None, None),  # the default is not known, and a launch may take that
-        (2e-7, 2.9e-7, None),  # the default is as short
-        (0.0999, 1.0, "it is 10 times as fast as the default"),
-        (0.09, 1.0, "it is 11.1 times as fast as the default"),
-        (2e-7, None, "its 200 ns are less than any launch takes (300 ns)"),
-        (2e-7, 3e-7, "its 200 ns are less than any launch takes (300 ns)"),
-        (2e-8, 2.9e-7, "it is 14.5 times as fast as the default"),
+        (0.1, 1.0, ""),  # exactly ten times as fast
+        (3e-7, None, ""),  # the default is not known, and a launch may take that
+        (2e-7, 2.9e-7, ""),  # the default is as short
+        (0.0999, 1.0, "10 times"),
+        (0.09, 1.0, "11.1 times"),
+        (2e-7, None, "300 ns"),
+        (2e-7, 3e-7, "300 ns"),
+        (2e-8, 2.9e-7, "14.5 times"),
     ],
 )
-def test_time_that_is_too_good(time_s: float, default_s: float | None, reason: str | None) -> None:
-    assert why_too_good(time_s, default_s, FLOOR_S) == reason
+def test_time_that_is_too_good(time_s, default_s, word):
+    reason = why_too_good(time_s, default_s, FLOOR_S)
+    assert word in reason if word else reason is None
 
 
-def test_less_than_the_work_takes_at_the_peak_is_too_good_unless_the_default_is_as_fast() -> None:
-    reason = "its 1.00 ms are less than its work takes at the device's peak (2.00 ms)"
-    assert why_too_good(1e-3, None, FLOOR_S, 2e-3) == reason
-    assert why_too_good(1e-3, 3e-3, FLOOR_S, 2e-3) == reason
+def test_less_than_the_work_takes_at_the_peak_is_too_good_unless_the_default_is_as_fast():
+    for default_s in (None, 3e-3):
+        assert "peak (2.00 ms)" in why_too_good(1e-3, default_s, FLOOR_S, 2e-3)
     assert why_too_good(1e-3, 1.9e-3, FLOOR_S, 2e-3) is None
     assert why_too_good(2e-3, 3e-3, FLOOR_S, 2e-3) is None
 
@@ -188,7 +179,7 @@ def test_less_than_the_work_takes_at_the_peak_is_too_good_unless_the_default_is_
 # ------------------------------------------------------------------------- first runs on new data
 
 
-def of_final(config: Config, time_s: float, first_s: Sequence[float]) -> Measurement:
+def of_final(config, time_s, first_s):
     """A measurement on six occasions, with the first run on each of two sets of data."""
     timing = Timing((time_s,) * 12, StopReason.INTERLEAVED, (2,) * 6)
     return Measurement(config, FOUR, Outcome.OK, timing, warmup_s=tuple(first_s))
@@ -198,20 +189,20 @@ SEEDS = (7, 7, 7, 9, 9, 9)
 
 
 def is_shown(
-    time_s: float, new_s: float, seen_s: float, default_s: float = 1.0, cold_s: float = 0.0,
-    floor_s: float = 0.0,
-) -> bool:  # fmt: skip
+    time_s, new_s, seen_s, default_s = 1.0, cold_s = 0.0,
+    floor_s = 0.0,
+):  # fmt: skip
     """Whether a gain is shown with first runs of such lengths, over a default whose first runs
     take `cold_s` longer."""
     default = of_final(DEFAULT, default_s, [default_s + cold_s] * 12)
     firsts = ([new_s] * 2 + [seen_s] * 4) * 2
-    found = without_unshown_gain(of_final(OTHER, time_s, firsts), default, SEEDS, floor_s)
-    assert found.outcome is Outcome.OK, "it loses nothing else"
-    assert found.time_s == time_s
-    return UNCLAIMED not in found.observed
+    result = without_unshown_gain(of_final(OTHER, time_s, firsts), default, SEEDS, floor_s)
+    assert result.outcome is Outcome.OK, "it loses nothing else"
+    assert result.time_s == time_s
+    return UNCLAIMED not in result.observed
 
 
-def test_gain_of_which_more_than_half_is_of_data_that_were_seen_is_not_shown() -> None:
+def test_gain_of_which_more_than_half_is_of_data_that_were_seen_is_not_shown():
     for new_s, shown in [(0.5, True), (0.75, True), (0.76, False), (1.0, False)]:
         assert is_shown(0.5, new_s, 0.5) is shown, new_s
     assert is_shown(0.5, 1.0, 1.0, cold_s=0.5), "new to the device, as each time"
@@ -219,39 +210,33 @@ def test_gain_of_which_more_than_half_is_of_data_that_were_seen_is_not_shown() -
     assert not is_shown(0.90, 1.0, 0.90)
 
 
-def test_the_least_of_the_first_runs_count_since_other_work_only_makes_runs_longer() -> None:
+def test_the_least_of_the_first_runs_count_since_other_work_only_makes_runs_longer():
     default = of_final(DEFAULT, 1.0, [1.0] * 12)
     for firsts, shown in [
         ([9, 9, 9, 9, 9, 9, 9, 0.5, 9, 0.5, 9, 9], True),  # one on new data is as fast
         ([9, 9, 9, 9, 9, 0.5, 9, 1, 9, 9, 9, 9], False),
     ]:
-        found = without_unshown_gain(of_final(OTHER, 0.5, firsts), default, SEEDS, 0.0)
-        assert (UNCLAIMED not in found.observed) is shown
+        result = without_unshown_gain(of_final(OTHER, 0.5, firsts), default, SEEDS, 0.0)
+        assert (UNCLAIMED not in result.observed) is shown
 
 
-def test_reason_has_the_times() -> None:
+def test_reason_has_the_times():
     default = of_final(DEFAULT, 1.0, [1.0] * 12)
-    firsts = ([1.0] * 2 + [0.1] * 4) * 2
-    kept = without_unshown_gain(of_final(OTHER, 0.1, firsts), default, SEEDS, 0.0)
-    assert kept.message == (
-        "its first runs on new data take 1.00 s or more, and 100 ms on data that it has seen; it "
-        "saves 900 ms"
-    )
-    slow = without_unshown_gain(of_final(OTHER, 0.1, [0.5] * 12), default, SEEDS, 0.0)
-    assert slow.message == (
-        "each first run on data that were copied to the device takes 500 ms or more, but others "
-        "100 ms"
-    )
+    seen = of_final(OTHER, 0.1, ([1.0] * 2 + [0.1] * 4) * 2)
+    copied = of_final(OTHER, 0.1, [0.5] * 12)
+    for measured, times in ((seen, ("1.00 s", "100 ms", "900 ms")), (copied, ("500 ms", "100 ms"))):
+        message = without_unshown_gain(measured, default, SEEDS, 0.0).message
+        assert all(time in message for time in times)
 
 
-def test_first_runs_after_each_copy_may_take_twice_as_long_and_what_the_default_needs() -> None:
+def test_first_runs_after_each_copy_may_take_twice_as_long_and_what_the_default_needs():
     for first_s, shown in [(0.39, True), (0.41, False)]:
         assert is_shown(0.2, first_s, first_s) is shown
     for first_s, shown in [(0.99, True), (1.01, False)]:
         assert is_shown(0.2, first_s, first_s, cold_s=0.3) is shown
 
 
-def test_a_default_has_no_gain_and_a_failure_no_time() -> None:
+def test_a_default_has_no_gain_and_a_failure_no_time():
     default = of_final(DEFAULT, 1.0, [9.0] * 2 + [1.0] * 10)
     assert without_unshown_gain(default, default, SEEDS, 0.0) is default
     failed = Measurement(OTHER, FOUR, Outcome.WRONG_RESULT, message="wrong")
@@ -259,7 +244,7 @@ def test_a_default_has_no_gain_and_a_failure_no_time() -> None:
     assert without_unshown_gain(default, failed, SEEDS, 0.0) is default
 
 
-def test_first_launches_may_differ_by_what_any_launch_costs() -> None:
+def test_first_launches_may_differ_by_what_any_launch_costs():
     """A GPU whose driver needs 4 us more for a first launch."""
     for first_s, shown in [(6e-6, True), (9e-6, False)]:
         times_s = 1.5e-6, first_s, 1.5e-6
@@ -273,14 +258,14 @@ class ByValue(FakeDevice):
     """A device on which the values of V, from 1 on, are these kernels, which may return the time
     that they take."""
 
-    def __init__(self, *kernels: Callable[[Array, Array], float | None]) -> None:
+    def __init__(self, *kernels):
         super().__init__()
         self._by_value = kernels
 
-    def load(self, binary: Binary) -> list[str]:
+    def load(self, binary):
         return [*super().load(binary), re.search(rb"V (\d)", binary.data)[1].decode()]
 
-    def launch(self, module: list[str], launches: Sequence[Launch]) -> float:
+    def launch(self, module, launches):
         own_s = []
         kernel = self._by_value[int(module[-1]) - 1]
         self.kernels = {"twice": lambda x, y: own_s.append(kernel(x, y))}
@@ -288,102 +273,91 @@ class ByValue(FakeDevice):
         return usual_s if own_s[0] is None else own_s[0]
 
 
-Search = Callable[[Callable[[Array, Array], float]], tuple[Measurement, ByValue]]
-
-
 @pytest.fixture
-def search(fake_here: OpenFake) -> Search:
+def search(fake_here):
     """Measures the default, which takes 1 s, and then another configuration, as a search does."""
 
-    def searched(other: Callable[[Array, Array], float]) -> tuple[Measurement, ByValue]:
-        of_default = lambda x, y: twice(x, y) or 1.0  # noqa: E731
-        device = ByValue(of_default, lambda x, y: twice(x, y) or other(x, y))
+    def searched(other):
+        device = ByValue(lambda x, y: twice(x, y) or 1.0, lambda x, y: twice(x, y) or other(x, y))
         measurer, space = fake_here(opened=device)
         default = measurer.measure(space, FOUR, space.default, None)
-        config = Config({**space.default, "V": 2})
-        found = measurer.measure(space, FOUR, config, default.time_s)
+        config = Config({"V": 2})
+        result = measurer.measure(space, FOUR, config, default.time_s)
         again = measurer.measure(space, FOUR, config, default.time_s)
-        assert again.outcome is found.outcome
-        return found, device
+        assert again.outcome is result.outcome
+        return result, device
 
     return searched
 
 
-def test_time_that_is_true_on_new_data_stays(search: Search) -> None:
-    found, device = search(lambda x, y: 0.05)
-    assert found.time_s == 0.05
-    assert found.message == "it is 20 times as fast as the default; measured again on new data"
-    assert found.observed["output_bits"] > 0, "a digest of the outputs on the search's data"
+def test_time_that_is_true_on_new_data_stays(search):
+    result, device = search(lambda x, y: 0.05)
+    assert result.time_s == 0.05
+    assert "20 times" in result.message
+    assert result.observed["output_bits"] > 0, "a digest of the outputs on the search's data"
     data = {tuple(launch["x"]) for launch in device.launched}
     assert len(data) == 3, "once: the data of the search, and two new sets"
 
 
-def test_time_that_is_plausible_is_not_measured_again(search: Search) -> None:
-    found, device = search(lambda x, y: 0.1)
-    assert not found.message
+def test_time_that_is_plausible_is_not_measured_again(search):
+    result, device = search(lambda x, y: 0.1)
+    assert not result.message
     assert len({tuple(launch["x"]) for launch in device.launched}) == 1
 
 
-def test_kernel_that_copies_an_earlier_result_is_wrong_on_new_data(search: Search) -> None:
-    kept: list[Array] = []
+def test_kernel_that_copies_an_earlier_result_is_wrong_on_new_data(search):
+    outputs = []
 
-    def copies(x: Array, y: Array) -> float:
-        kept.append(y.copy())
-        if len(kept) == 1:
+    def copies(x, y):
+        outputs.append(y.copy())
+        if len(outputs) == 1:
             return 1.0
-        y[...] = kept[-2]
+        y[...] = outputs[-2]
         return 0.001
 
-    found, _ = search(copies)
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert found.message.startswith("it is 1,000 times as fast as the default, but on new data: ")
+    result, _ = search(copies)
+    assert result.outcome is Outcome.WRONG_RESULT
+    assert "1,000 times" in result.message
 
 
-def test_kernel_that_recognises_data_has_the_time_of_its_first_runs(search: Search) -> None:
-    seen: set[float] = set()
+def test_kernel_that_recognises_data_has_the_time_of_its_first_runs(search):
+    seen = set()
 
-    def recognises(x: Array, y: Array) -> float:
+    def recognises(x, y):
         is_new = float(x[0]) not in seen
         seen.add(float(x[0]))
         return 0.8 if is_new else 0.01
 
-    found, _ = search(recognises)
-    assert found.outcome is Outcome.OK
-    assert found.time_s == 0.8
-    assert "but its first runs on new data take 800 ms or more" in found.message
+    result, _ = search(recognises)
+    assert result.outcome is Outcome.OK
+    assert result.time_s == 0.8
+    assert "800 ms" in result.message
 
 
 # ------------------------------------------------------------------------- interleaved
 
 
-Interleave = Callable[[ByValue, int], list[Measurement]]
-
-
 @pytest.fixture
-def interleave(fake_here: OpenFake) -> Interleave:
+def interleave(fake_here):
     """Measures so many kernels of a device, 4 rounds of each."""
 
-    def measured(device: ByValue, count: int) -> list[Measurement]:
+    def measured(device, count):
         measurer, space = fake_here(opened=device)
-        configs = [Config({**space.default, "V": value}) for value in range(1, count + 1)]
-        try:
-            return measurer.measure_interleaved(space, FOUR, configs, rounds=4)
-        finally:
-            measurer.close()
+        configs = [Config({"V": value}) for value in range(1, count + 1)]
+        return measurer.measure_interleaved(space, FOUR, configs, rounds=4)
 
     return measured
 
 
-def test_configuration_that_overwrites_an_input_fails_alone(interleave: Interleave) -> None:
-    def spoils(x: Array, y: Array) -> None:
+def test_configuration_that_overwrites_an_input_fails_alone(interleave):
+    def spoils(x, y):
         y[...] = 2 * x
         x[0] += 1
 
-    found = interleave(ByValue(spoils, twice, twice), 3)
-    outcomes = [each.outcome for each in found]
-    assert outcomes == [Outcome.WRONG_RESULT, Outcome.OK, Outcome.OK]
-    assert [each.timing.count for each in found if each.timing] == [4, 4]
-    assert len(found[1].warmup_s) > 1, "the first run on new data is kept"
+    result = interleave(ByValue(spoils, twice, twice), 3)
+    assert [m.outcome for m in result] == [Outcome.WRONG_RESULT, Outcome.OK, Outcome.OK]
+    assert [m.timing.count for m in result if m.timing] == [4, 4]
+    assert len(result[1].warmup_s) > 1, "the first run on new data is kept"
 
 
 @dataclasses.dataclass
@@ -393,15 +367,15 @@ class WrongAt:
     run: int
     count: int = 0
 
-    def __call__(self, x: Array, y: Array) -> None:
+    def __call__(self, x, y):
         self.count += 1
         y[...] = 0 if self.count == self.run else 2 * x
 
 
-def test_kernel_that_is_wrong_at_times_stays_wrong_when_repeated(interleave: Interleave) -> None:
+def test_kernel_that_is_wrong_at_times_stays_wrong_when_repeated(interleave):
     together, alone = WrongAt(2), WrongAt(1)
-    found = interleave(ByValue(together, twice), 2)
-    assert [each.outcome for each in found] == [Outcome.WRONG_RESULT, Outcome.OK]
+    result = interleave(ByValue(together, twice), 2)
+    assert [m.outcome for m in result] == [Outcome.WRONG_RESULT, Outcome.OK]
     assert together.count > 4, "it was measured alone, and works there"
     (measured,) = interleave(ByValue(alone), 1)
     assert measured.outcome is Outcome.WRONG_RESULT

@@ -8,23 +8,18 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
-from harness.core.program import Argument, Launch, Program
+from harness.core.program import Launch, Program
 from harness.core.records import DEVICE_UUID
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.measure.opencl.pocl_cpu import name_processor
 from harness.source.inlining import inlined
-
-Write = Callable[..., Program]
-Run = Callable[[Launch, Mapping[str, Argument]], None]
 
 KERNEL = """\
 kernel void f(global float *y, int n, float a) {
@@ -51,25 +46,25 @@ kernel void vectors(global float4 *y, float2 c, uchar b, global uint *u) {
 """
 
 Y = np.zeros(16, np.float32)
-FITTING: dict[str, Argument] = {"y": Y, "n": np.int32(2), "a": np.float32(3)}
+FITTING = {"y": Y, "n": np.int32(2), "a": np.float32(3)}
 
 
 @pytest.fixture(scope="module")
-def compiler() -> OpenClCompiler:
+def compiler():
     return OpenClCompiler(usable_devices()[0])
 
 
 @pytest.fixture(scope="module")
-def device() -> OpenClDevice:
+def device():
     return OpenClDevice(usable_devices()[0])
 
 
 @pytest.fixture(scope="module")
-def run(device: OpenClDevice, compiler: OpenClCompiler) -> Run:
+def run(device, compiler):
     """Binds the arguments, and launches a kernel with them unless the launch names others."""
     module = device.load(compiler.compile(Program(KERNEL, (), ())))
 
-    def launched(launch: Launch, arguments: Mapping[str, Argument]) -> None:
+    def launched(launch, arguments):
         device.bind(arguments)
         named = launch.arguments or tuple(arguments)
         device.launch(module, [dataclasses.replace(launch, arguments=named)])
@@ -81,11 +76,11 @@ def run(device: OpenClDevice, compiler: OpenClCompiler) -> Run:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
+def write(tmp_path):
     """Writes headers into a folder with a space in its name; a program that includes them."""
     folder = tmp_path / "in a folder"
 
-    def written(text: str, **headers: str) -> Program:
+    def written(text, **headers):
         for name, content in headers.items():
             path = folder / f"{name.replace('__', '/')}.h"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,20 +101,19 @@ def write(tmp_path: Path) -> Write:
         ),
     ],
 )
-def test_messages_name_the_line_in_and_after_an_include(
-    write: Write, compiler: OpenClCompiler, text: str, headers: dict[str, str], place: str
-) -> None:
+def test_messages_name_the_line_in_and_after_an_include(write, compiler, text, headers, place):
     with pytest.raises(BuildFailed, match=rf"{place}: .*'wrong'"):
         compiler.compile(write(f'#line 1 "source.cl"\n{text}', **headers))
 
 
-def test_include_is_looked_for_beside_the_including_file_first(write: Write) -> None:
+def test_include_is_looked_for_beside_the_including_file_first(write):
     program = write('#include "deep/k.h"', deep__k='#include "m.h"', deep__m="near", m="far")
-    assert "near" in inlined(program)
-    assert "far" not in inlined(program)
+    text = inlined(program)
+    assert "near" in text
+    assert "far" not in text
 
 
-def test_include_in_brackets_is_in_those_folders(write: Write, compiler: OpenClCompiler) -> None:
+def test_include_in_brackets_is_in_those_folders(write, compiler):
     text = "#include <deep/k.h>\n#include <not_there.h>"
     program = write(text, deep__k="#include <m.h>", deep__m="near", m="far")
     lines = inlined(program).split("\n")
@@ -129,7 +123,7 @@ def test_include_in_brackets_is_in_those_folders(write: Write, compiler: OpenClC
     compiler.compile(write("#include <k.h>\nkernel void f() { int i = K; }", k="#define K 1\n"))
 
 
-def test_include_within_a_comment_stays_one_and_a_file_is_written_in_once(write: Write) -> None:
+def test_include_within_a_comment_stays_one_and_a_file_is_written_in_once(write):
     text = '/* "quoted\n#include "k.h"\n// */ int a; // /*\n#include "k.h"\n'
     lines = inlined(write(text, k="included")).split("\n")
     assert lines.count("included") == 1
@@ -138,25 +132,22 @@ def test_include_within_a_comment_stays_one_and_a_file_is_written_in_once(write:
     assert inlined(itself).count("#define K") == 1
 
 
-def test_pragma_once_holds(write: Write, compiler: OpenClCompiler) -> None:
+def test_pragma_once_holds(write, compiler):
     once = "#pragma once\nconstant int k = 1;\n"
     compiler.compile(write('#include "k.h"\n#include "k.h"\nkernel void f() {}', k=once))
-    twice = "constant int k = 1;\n"
-    with pytest.raises(BuildFailed, match="redefinition of 'k'"):
-        compiler.compile(write('#include "k.h"\n#include "k.h"\nkernel void f() {}', k=twice))
 
 
-def test_include_that_changed_meanwhile_is_refused(write: Write, compiler: OpenClCompiler) -> None:
+def test_include_that_changed_meanwhile_is_refused(write, compiler):
     program = write('#include "k.h"\n', k="#define K 1\n")
     write("", k="#define K 2\n")
-    with pytest.raises(BuildFailed, match=r"k\.h has changed since the run began"):
+    with pytest.raises(BuildFailed, match=r"k\.h has changed"):
         compiler.compile(program)
 
 
 # ----------------------------------------------------------------------------------- arguments
 
 
-def launch_of(function: str, *group: int, **more: Any) -> Launch:
+def launch_of(function, *group, **more):
     """A launch of one group, by default of 8, with all that is bound."""
     return Launch(function, group or (8,), (1,) * max(1, len(group)), (), **more)
 
@@ -164,56 +155,55 @@ def launch_of(function: str, *group: int, **more: Any) -> Launch:
 F, VECTORS, TILE = launch_of("f"), launch_of("vectors", 4), launch_of("neighbours", shared_bytes=64)
 COMPLEX = {"y": Y, "c": np.complex64(1 + 2j), "b": np.bool_(1), "u": np.array([4], np.int32)}
 WITH_N = {"y": Y, "n": np.int32(10)}
-THREE = np.void((1, 2, 3), "f4, f4, f4")
-NO_VECTOR = r"c, is float2, .* passes {}; .* np\.void\("
+ALONE = {"y": Y}
 
 
 @pytest.mark.parametrize(
     ("launch", "arguments", "reason"),
     [
-        (F, {"y": Y, "n": np.int32(2)}, r"f takes 3 arguments.*passes 2: y, n"),
-        (F, FITTING | {"y": np.int64(1)}, r"1 of f, y, is float\*, .* single int64"),
-        (F, FITTING | {"n": Y}, r"argument 2 of f, n, is int, .* an array"),
-        (F, FITTING | {"n": np.int64(2)}, r"n, is int,.*passes int64"),
-        (F, FITTING | {"a": np.int32(3)}, r"3 of f, a, is float, .* passes int32"),
-        (F, FITTING | {"y": np.zeros(16)}, r"y, is float\*, .* passes float64"),
-        (VECTORS, COMPLEX | {"c": np.float32(1)}, NO_VECTOR.format("float32")),
-        (VECTORS, COMPLEX | {"c": THREE}, NO_VECTOR.format("structure of 12 bytes")),
-        (VECTORS, COMPLEX | {"c": np.array([1, 2], np.float32)}, NO_VECTOR.format("an array")),
-        (launch_of("large"), {"y": Y}, r"needs 16,777,216 bytes.*device has [\d,]+"),
-        (launch_of("neighbours"), WITH_N, r"parameter 2 .* needs a size: .*shared"),
-        (launch_of("two", shared_bytes=8), {"y": Y}, r"2 `local` pointer parameters.* join them"),
-        (launch_of("neighbours", shared_bytes=1 << 40), WITH_N, r"4 static, 1,099,511,627,776 dyn"),
-        (TILE, {"y": Y}, r"takes 2 arguments.* passes 1: y"),
-        (launch_of("sized", 8, 2, carveout=75), {"y": Y}, "a carveout, which OpenCL cannot set"),
-        (launch_of("sized"), {"y": Y}, r"for groups of \(8, 2, 1\), but.* are \(8, 1, 1\)"),
+        (F, WITH_N, r"3 arguments.* 2: y, n"),
+        (F, FITTING | {"y": np.int64(1)}, r"y, is float\*, .* int64"),
+        (F, FITTING | {"n": Y}, r"n, is int, .* array"),
+        (F, FITTING | {"n": np.int64(2)}, r"n, is int,.* int64"),
+        (F, FITTING | {"a": np.int32(3)}, r"a, is float, .* int32"),
+        (F, FITTING | {"y": np.zeros(16)}, r"y, is float\*, .* float64"),
+        (VECTORS, COMPLEX | {"c": np.float32(1)}, r"c, is float2, .* float32; .* np\.void"),
+        (VECTORS, COMPLEX | {"c": np.void((1, 2, 3), "f4, f4, f4")}, r"float2, .* 12 bytes"),
+        (VECTORS, COMPLEX | {"c": Y}, r"float2, .* array"),
+        (launch_of("large"), ALONE, r"16,777,216 .*device has [\d,]+"),
+        (launch_of("neighbours"), WITH_N, r"parameter 2 .*shared"),
+        (launch_of("two", shared_bytes=8), ALONE, "2 `local`"),
+        (launch_of("neighbours", shared_bytes=1 << 40), WITH_N, "4 static, 1,099,511,627,776 dyn"),
+        (TILE, ALONE, "2 arguments.* 1: y"),
+        (launch_of("sized", 8, 2, carveout=75), ALONE, "carveout"),
+        (launch_of("sized"), ALONE, r"\(8, 2, 1\).* \(8, 1, 1\)"),
     ],
 )
 def test_launch_that_does_not_fit_the_kernel_fails_and_the_next_one_works(
-    device: OpenClDevice, run: Run, launch: Launch, arguments: dict[str, Argument], reason: str
-) -> None:
+    device, run, launch, arguments, reason
+):
     with pytest.raises(LaunchFailed, match=reason):
         run(launch, arguments)
     run(F, FITTING)
     assert (device.read("y")[:8] == 6).all()
 
 
-def test_a_launch_is_checked_again_with_other_arguments(device: OpenClDevice, run: Run) -> None:
+def test_a_launch_is_checked_again_with_other_arguments(device, run):
     launch = dataclasses.replace(F, arguments=("y", np.int32(3), np.float32(2)))
     for _ in range(2):
         run(launch, {"y": Y.copy()})
         assert device.read("y")[:8].tolist() == [6] * 8
-    with pytest.raises(LaunchFailed, match="argument 1 of f, y, is float"):
+    with pytest.raises(LaunchFailed, match="y, is float"):
         run(launch, {"y": Y.astype(np.int32)})
 
 
-def test_vectors_complex_and_booleans_fit_their_elements(device: OpenClDevice, run: Run) -> None:
+def test_vectors_complex_and_booleans_fit_their_elements(device, run):
     for number in (np.complex64(1 + 2j), np.void((1, 2), "f4, f4")):
         run(VECTORS, COMPLEX | {"c": number})
         np.testing.assert_array_equal(device.read("y").reshape(4, 4), [[1, 2, 1, 4]] * 4)
 
 
-def test_local_pointer_gets_the_launchs_shared_memory(device: OpenClDevice, run: Run) -> None:
+def test_local_pointer_gets_the_launchs_shared_memory(device, run):
     for shared_bytes in (64, device.limits.max_local_bytes - 4):
         run(launch_of("neighbours", 16, shared_bytes=shared_bytes), WITH_N)
         np.testing.assert_array_equal(device.read("y"), np.roll(np.arange(16), -1) + 10)
@@ -224,22 +214,19 @@ def test_local_pointer_gets_the_launchs_shared_memory(device: OpenClDevice, run:
 # ------------------------------------------------------------------------------ logs and caches
 
 
-def test_build_reports_the_local_memory_of_its_kernels(compiler: OpenClCompiler) -> None:
+def test_build_reports_the_local_memory_of_its_kernels(compiler):
     text = "kernel void f(global int *y) { local int a[64]; a[y[0]] = 1; y[1] = a[y[2]]; }"
     assert compiler.compile(Program(text, (), ())).build.shared_bytes == 256
 
 
-def test_log_of_a_failed_build_holds_the_compilers_words_alone(compiler: OpenClCompiler) -> None:
-    with pytest.raises(BuildFailed) as caught:
+def test_log_of_a_failed_build_holds_the_compilers_words_alone(compiler):
+    with pytest.raises(BuildFailed, match=r"^.*undeclared identifier 'b'") as caught:
         compiler.compile(Program("kernel void f() { int a = b; }", ("-DX=1",), ()))
-    lines = str(caught.value).splitlines()
-    assert "undeclared identifier 'b'" in lines[0]
-    assert not [line for line in lines if "clBuildProgram" in line or "options" in line]
+    for word in ("clBuildProgram", "options"):
+        assert word not in str(caught.value)
 
 
-def test_options_of_the_environment_are_part_of_the_identity(
-    compiler: OpenClCompiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_of_the_environment_are_part_of_the_identity(compiler, monkeypatch):
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS", raising=False)
     before = compiler.identity
     monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-fast-relaxed-math")
@@ -257,7 +244,7 @@ OpenClDevice(name).load(OpenClCompiler(name).compile(Program(text, (), ())))
 
 
 @pytest.mark.slow
-def test_pocl_keeps_its_code_in_our_cache(tmp_path: Path) -> None:
+def test_pocl_keeps_its_code_in_our_cache(tmp_path):
     # PoCL looks for its folder once a process.
     environment = {name: v for name, v in os.environ.items() if name != "POCL_CACHE_DIR"}
     environment["HARNESS_CACHE_DIR"] = str(tmp_path)
@@ -266,7 +253,7 @@ def test_pocl_keeps_its_code_in_our_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["PyOpenCL is missing", "no OpenCL device"])
-def test_what_is_missing_says_the_install(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+def test_what_is_missing_says_the_install(monkeypatch, missing):
     if "PyOpenCL" in missing:
         monkeypatch.setitem(sys.modules, "pyopencl", None)
     else:
@@ -276,7 +263,7 @@ def test_what_is_missing_says_the_install(monkeypatch: pytest.MonkeyPatch, missi
         usable_devices()[0]
 
 
-def test_unpinned_threads_are_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpinned_threads_are_another_environment(monkeypatch):
     name = usable_devices()[0]
     if name.is_gpu:
         pytest.skip("a GPU's driver has no threads to pin")
@@ -289,28 +276,28 @@ def test_unpinned_threads_are_another_environment(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a CPU with one core has no parts")
-def test_parts_of_a_cpu_are_equal_devices_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_a_cpu_are_equal_devices_side_by_side(monkeypatch):
     if usable_devices()[0].is_gpu:
         pytest.skip("there is a GPU")
     whole = usable_devices()[0].units
     monkeypatch.setenv("HARNESS_CPU_PARTS", "2")
-    first, second = usable_devices()
-    assert (first.index, second.index) == ("0:0", "0:1")
-    assert first.kind == second.kind
-    assert first.units == whole // 2
-    assert first.identity != second.identity
-    one, other = OpenClDevice(first), OpenClDevice(second)
-    environments = [device.environment("a compiler") for device in (one, other)]
-    assert environments[0] == environments[1]
-    assert [each.notes[DEVICE_UUID] for each in environments] == ["0:0", "0:1"]
-    for name, device in ((first, one), (second, other)):
-        binary = OpenClCompiler(name).compile(Program(KERNEL, (), ()))
+    parts = usable_devices()
+    assert [part.index for part in parts] == ["0:0", "0:1"]
+    assert {(part.kind, part.units) for part in parts} == {(parts[0].kind, whole // 2)}
+    assert parts[0].identity != parts[1].identity
+    environments = []
+    for part in parts:
+        device = OpenClDevice(part)
+        environments.append(device.environment("a compiler"))
+        assert environments[-1].notes[DEVICE_UUID] == part.index
+        binary = OpenClCompiler(part).compile(Program(KERNEL, (), ()))
         device.bind(FITTING)
         device.launch(device.load(binary), [Launch("f", (8,), (1,), tuple(FITTING))])
         assert device.read("y")[:8].tolist() == [6.0] * 8
+    assert environments[0] == environments[1]
     monkeypatch.setenv("HARNESS_CPU_PARTS", "1024")
-    with pytest.raises(UsageError, match=f"HARNESS_CPU_PARTS=1024, but .* has only {whole} core"):
-        usable_devices()[0]
+    with pytest.raises(UsageError, match=f"HARNESS_CPU_PARTS=1024, .* {whole} core"):
+        usable_devices()
 
 
 # ----------------------------------------------------------------------------- the processor's name
@@ -338,7 +325,7 @@ class Record(ctypes.Structure):
         (b"znver3", "generic", b"znver3"),  # the record is without the name
     ],
 )
-def test_refused_name_becomes_a_level_of_x86_64(recorded: bytes, device: str, named: bytes) -> None:
+def test_refused_name_becomes_a_level_of_x86_64(recorded, device, named):
     record = Record(name=recorded)
     name_processor(f"{VERSION}{device}", ctypes.addressof(record))
     assert record.name.startswith(named)

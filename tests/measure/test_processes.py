@@ -1,27 +1,23 @@
 """Processes that hang, die and are replaced, and end with their parent."""
 
-from __future__ import annotations
-
-import ctypes
+import errno
 import itertools
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from harness.core.errors import BuildFailed, UsageError
-from harness.core.program import Binary, Program
+from harness.core.program import Program
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.run_folder import run_folder
@@ -33,27 +29,26 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def child() -> Iterator[Child]:
+def child():
     with closing(Child(Worker)) as child:
         yield child
 
 
-def run(
-    child: Child, function: Callable[..., Any], *args: object, timeout_s: float = SOON_S
-) -> Any:
+def run(child, function, *args, timeout_s=SOON_S):
     """Run any function in a child."""
     return child.call(Worker.run, function, *args, timeout_s=timeout_s)
 
 
-def test_child_makes_one_worker_and_passes_it_to_every_function() -> None:
+def test_child_makes_one_worker_until_it_is_replaced(monkeypatch):
     with closing(Child(Worker)) as child:
         for number in (1, 2):
             child.call(Worker.append, number, timeout_s=SOON_S)
         assert child.call(list, timeout_s=SOON_S) == [1, 2]
         assert child.generation == 1
+        monkeypatch.setenv("HARNESS_SOME", "now")
         child.replace()
         assert child.call(list, timeout_s=SOON_S) == []
-        assert child.generation == 2
+        assert run(child, os.getenv, "HARNESS_SOME") == "now"
         child.call(Worker.append, "spoilt", timeout_s=SOON_S)
         assert child.call(list, timeout_s=SOON_S) == []
         assert child.generation == 3
@@ -61,76 +56,52 @@ def test_child_makes_one_worker_and_passes_it_to_every_function() -> None:
         child.call(list, timeout_s=SOON_S)
 
 
-def test_new_processes_have_the_present_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(Child(Worker)) as child:
-        for value in ("1", "2"):
-            monkeypatch.setenv("HARNESS_SOME", value)
-            child.replace()
-            assert run(child, os.getenv, "HARNESS_SOME") == value
-
-
-def test_what_a_process_prints_is_no_output_of_its_parent(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    with closing(Child(Worker)) as child:
-        run(child, os.write, 1, b"compiling")
+def test_what_a_process_prints_is_no_output_of_its_parent(child, capfd):
+    child.replace()
+    run(child, os.write, 1, b"compiling")
     assert capfd.readouterr() == ("", "compiling")
 
 
-@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
-def test_function_past_its_deadline_is_killed(
-    child: Child, handler: signal.Handlers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also one that ignores SIGTERM."""
+def test_function_past_its_deadline_is_killed(child, monkeypatch):
     monkeypatch.setattr("harness.measure.process.child._END_S", 0.2)
     pid = run(child, os.getpid)
-    run(child, signal.signal, signal.SIGTERM, handler)
-    begin = time.monotonic()
-    with pytest.raises(ChildLost, match=r"did not end within 0.3 s and was killed") as caught:
+    run(child, signal.signal, signal.SIGTERM, signal.SIG_IGN)
+    with pytest.raises(ChildLost, match=r"0\.3 s") as caught:
         # Never back in Python, as in a driver: a signal handler of Python's would not run.
         run(child, sum, itertools.repeat(0), timeout_s=0.3)
     assert caught.value.hung
-    assert time.monotonic() - begin < SOON_S
     assert not is_running(pid)
     assert run(child, abs, -1) == 1
 
 
 @pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
-        (os.abort, (), "died of SIGABRT"),
-        (os._exit, (3,), "ended with exit status 3"),
-        (sys.exit, (4,), "ended with exit status 4"),
-        (ctypes.string_at, (0,), "died of SIGSEGV"),
-        (signal.raise_signal, (signal.SIGKILL,), "died of SIGKILL, as when memory runs out"),
-    ],
+    ("function", "argument", "message"),
+    [(sys.exit, 4, "exit status 4"), (signal.raise_signal, signal.SIGKILL, "SIGKILL.*memory")],
 )
-def test_process_that_dies_says_how_and_is_replaced(
-    child: Child, function: Callable[..., object], arguments: tuple[int, ...], message: str
-) -> None:
+def test_process_that_dies_says_how_and_is_replaced(child, function, argument, message):
     with pytest.raises(ChildLost, match=message) as caught:
-        run(child, function, *arguments)
+        run(child, function, argument)
     assert not caught.value.hung
     assert run(child, abs, -1) == 1
 
 
 @pytest.mark.parametrize(
-    ("number", "calls"), [(signal.SIGKILL, 2), (signal.SIGTERM, 2), (signal.SIGSEGV, 1)]
+    ("end", "argument"), [(signal.raise_signal, signal.SIGKILL), (os._exit, 128 + signal.SIGTERM)]
 )
-def test_call_whose_process_was_killed_from_outside_is_repeated_once(
-    child: Child, tmp_path: Path, number: signal.Signals, calls: int
-) -> None:
+def test_call_whose_process_was_killed_from_outside_is_repeated(child, tmp_path, end, argument):
     journal = tmp_path / "journal"
-    call = partial(child.call_again, Worker.run, end_once, journal, number, timeout_s=SOON_S)
-    if calls == 1:
-        with pytest.raises(ChildLost, match="SIGSEGV"):
-            call()
-    else:
-        assert call() != os.getpid()
-    assert journal.read_text().count("called") == calls
+    assert child.call_again(Worker.run, end_once, journal, end, argument, timeout_s=SOON_S)
+    assert journal.read_text() == "called\n" * 2
 
 
-def test_standard_error_of_a_process_is_quoted_once(child: Child) -> None:
+def test_call_that_crashed_is_not_repeated(child, tmp_path):
+    journal, end = tmp_path / "journal", (signal.raise_signal, signal.SIGSEGV)
+    with pytest.raises(ChildLost, match="SIGSEGV"):
+        child.call_again(Worker.run, end_once, journal, *end, timeout_s=SOON_S)
+    assert journal.read_text() == "called\n"
+
+
+def test_standard_error_of_a_process_is_quoted_once(child):
     run(child, os.write, 2, b"free(): invalid pointer\n")
     with pytest.raises(ChildLost, match=r"SIGABRT, with stderr: free\(\): invalid pointer$"):
         run(child, os.abort)
@@ -138,25 +109,22 @@ def test_standard_error_of_a_process_is_quoted_once(child: Child) -> None:
         run(child, os.abort)
 
 
-def test_interrupt_is_left_to_the_parent(child: Child) -> None:
+def test_interrupt_is_left_to_the_parent(child):
     pid = run(child, os.getpid)
     assert os.getsid(pid) != os.getsid(0)
     os.kill(pid, signal.SIGINT)
     assert run(child, os.getpid) == pid
 
 
-def test_process_outlives_the_thread_that_began_it() -> None:
-    with closing(Child(Worker)) as child:
-        pids: list[int] = []
-        thread = threading.Thread(target=lambda: pids.append(run(child, os.getpid)))
-        thread.start()
-        thread.join()
-        time.sleep(0.2)
-        assert run(child, os.getpid) == pids[0]
-    assert not is_running(pids[0])
+def test_process_outlives_the_thread_that_began_it(child):
+    child.replace()
+    with ThreadPoolExecutor(1) as threads:
+        pid = threads.submit(run, child, os.getpid).result()
+    time.sleep(0.2)
+    assert run(child, os.getpid) == pid
 
 
-def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
+def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child):
     for function, arguments, message in (
         (raise_unreadable, (), "Unreadable: 3"),
         (open, (os.devnull,), "cannot pickle"),
@@ -166,21 +134,28 @@ def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None
     assert run(child, abs, -1) == 1
 
 
-def test_worker_that_cannot_be_made_is_the_error_of_the_call() -> None:
+def test_full_disk_is_an_error_of_the_call(child):
+    with pytest.raises(UsageError, match="No space left"):
+        run(child, Path("/dev/full").write_text, "text")
+
+
+def test_process_that_cannot_start_is_an_error(monkeypatch):
+    refused = Mock(side_effect=OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+    monkeypatch.setattr("harness.measure.process.child.subprocess.Popen", refused)
+    with closing(Child(Worker)) as child, pytest.raises(UsageError, match="Too many open files"):
+        run(child, abs, -1)
+
+
+def test_worker_that_cannot_be_made_is_the_error_of_the_call():
     with closing(Child(refuse)) as child, pytest.raises(ValueError, match="no worker"):
         child.call(abs, timeout_s=SOON_S)
 
 
-def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refusing:
-        def open_compiler(self) -> Refusing:
-            return self
-
-        def compile(self, program: Program) -> Binary:
-            raise BuildFailed("as: cannot write")
-
+def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch):
+    backend = Mock()
+    backend.open_compiler().compile.side_effect = BuildFailed("as: cannot write")
     measure_kernels_here(monkeypatch)
-    with closing(BuildQueue(Refusing(), "a compiler", at_once=1)) as builds:
+    with closing(BuildQueue(backend, "a compiler", at_once=1)) as builds:
         with pytest.raises(BuildFailed):
             builds.finish(Program("first", (), ()))
         full = SimpleNamespace(f_bavail=0, f_frsize=4096)
@@ -201,7 +176,7 @@ input()
 
 
 @contextmanager
-def owner_in(folder: Path) -> Iterator[Path]:
+def owner_in(folder):
     """A process with a folder of its own in this one, which ends in the end."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -212,41 +187,35 @@ def owner_in(folder: Path) -> Iterator[Path]:
             owner.communicate("\n")
 
 
-def abandoned(folder: Path) -> Path:
-    """Kill a process with a folder of its own; return that."""
-    with owner_in(folder) as own:
-        pid = int(own.name.split("-")[2])
-        os.kill(pid, signal.SIGKILL)
-    return own
-
-
-def test_next_run_removes_folders(tmp_path: Path) -> None:
+def test_next_run_removes_what_a_killed_one_left(tmp_path, monkeypatch):
     link = tmp_path / "link"  # as /tmp may be
     link.symlink_to(tmp_path)
     with owner_in(link) as mine:
-        folder = abandoned(link)
-        nested = "import os\nfor _ in range(300): os.mkdir('d'); os.chdir('d')"
-        subprocess.run([sys.executable, "-c", nested], cwd=folder, check=True)
+        with owner_in(link) as left:
+            os.kill(int(left.name.split("-")[2]), signal.SIGKILL)
+        monkeypatch.chdir(left)
+        for _ in range(300):
+            os.mkdir("d")
+            os.chdir("d")
+        os.chdir(tmp_path)
         (tmp_path / "harness-run-0-begins").mkdir()  # not locked yet
         with owner_in(link):
-            assert not folder.exists()
-        left = {path.name for path in tmp_path.iterdir()}
-        assert left == {"link", mine.name, "harness-run-0-begins"}
+            assert not left.exists()
+        names = {path.name for path in tmp_path.iterdir()}
+        assert names == {"link", mine.name, "harness-run-0-begins"}
     assert not mine.exists()
 
 
-@pytest.mark.parametrize(
-    ("is_set", "reason"), [(True, "it is full, or no folder"), (False, "No such file")]
-)
+@pytest.mark.parametrize(("is_set", "reason"), [(True, "no folder"), (False, "No such file")])
 def test_folder_that_cannot_be_made_is_one_clear_error_and_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_set: bool, reason: str
-) -> None:
+    tmp_path, monkeypatch, is_set, reason
+):
     monkeypatch.setattr(os, "getpid", lambda: -1)  # whose folder is not made yet
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
     if not is_set:
         monkeypatch.delenv("TMPDIR")
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(UsageError, match=rf"none cannot be written: {reason}.*set TMPDIR"):
+    with pytest.raises(UsageError, match=rf"none .*{reason}.*TMPDIR"):
         run_folder()
 
 
@@ -260,6 +229,7 @@ from harness.measure.programs.sandbox import end_programs_when_terminated
 
 class Worker:
     def work(self):
+        open("begun", "w").close()
         {work}
 
 def main():
@@ -276,14 +246,14 @@ def main():
         ("sum(itertools.repeat(0))", 1),  # never back in Python, as a kernel that hangs
     ],
 )
-def test_killed_parent_leaves_nothing_behind(tmp_path: Path, work: str, count: int) -> None:
+def test_killed_parent_leaves_nothing_behind(tmp_path, work, count):
     (tmp_path / "driver.py").write_text(DRIVER.format(work=work))
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", "import driver; driver.main()"]
-    with subprocess.Popen(command, env=environment) as parent:
+    with subprocess.Popen(command, env=environment, cwd=tmp_path) as parent:
+        assert until((tmp_path / "begun").exists)
         assert until(lambda: len(descendants(parent.pid)) == count)
         left = descendants(parent.pid)
-        time.sleep(0.5)  # the work has begun
         parent.kill()
     ended = until(lambda: not any(map(is_running, left)))
     for pid in filter(is_running, left):

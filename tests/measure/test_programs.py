@@ -1,7 +1,5 @@
 """Programs in place of kernels: sandboxed, timed, verified, and proved where implausible."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno
@@ -15,10 +13,9 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,11 +34,12 @@ from harness.measure.programs.sandbox import (
     run_command,
 )
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from harness.space_file.program_model import ProgramVerify, Template, TimeField, TimePattern
 from tests.helpers.commands import check
 from tests.helpers.compilers import needs_gcc
 from tests.helpers.fake_kernels import measure_programs_here
+from tests.helpers.planted import assert_ok
 
 ROOT = Path(__file__).parents[2]
 BOUNDS = Bounds(1 << 30, 1 << 20, 20.0)
@@ -81,20 +79,19 @@ measure: {repeats: 3, min_repeats: 2, warmup: 1, precision: 0}
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
+def here(monkeypatch):
     """Measurers run in this process."""
     measure_programs_here(monkeypatch)
 
 
-Load = Callable[..., Spec]
 Measure = Callable[..., Measurement]
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Load:
+def load(tmp_path):
     """Loads the space of the script, with texts replaced."""
 
-    def loaded(*changes: tuple[str, str], script: str = SCRIPT) -> Spec:
+    def loaded(*changes, script=SCRIPT):
         text = SPACE.replace("JOURNAL", str(tmp_path / "journal"))
         for old, new in changes:
             assert old in text
@@ -107,11 +104,11 @@ def load(tmp_path: Path) -> Load:
 
 
 @pytest.fixture
-def measure(here: None, load: Load) -> Iterator[Measure]:
+def measure(here, load):
     """Measures a mode of the script in a space with texts replaced."""
-    opened: list[ProgramMeasurer] = []
+    opened = []
 
-    def measured(mode: str, *changes: tuple[str, str], n: int = 3, **more: Any) -> Measurement:
+    def measured(mode, *changes, n=3, **more):
         spec = load(*changes, **more)
         opened.append(ProgramMeasurer(spec))
         given = Input({"n": n})
@@ -123,9 +120,7 @@ def measure(here: None, load: Load) -> Iterator[Measure]:
         each.close()
 
 
-def measure_finalists(
-    spec: Spec, modes: Sequence[str], rounds: int, seeds: Sequence[int] = (0,)
-) -> list[Measurement]:
+def measure_finalists(spec, modes, rounds, seeds=(0,)):
     """Measure modes of the script interleaved on the first input."""
     given = spec.inputs[0]
     with closing(ProgramMeasurer(spec)) as measurer:
@@ -134,7 +129,7 @@ def measure_finalists(
         return measurer.measure_interleaved(space, given, configs, rounds, seeds)
 
 
-def verifying(verify: str) -> tuple[str, str]:
+def verifying(verify):
     """The change of the space that verifies so."""
     return "inputs:", f"verify: {{{verify}}}\ninputs:"
 
@@ -145,19 +140,21 @@ HOST_CHECK = verifying("against: {host: check.py}")
 # ------------------------------------------------------------------------------- placeholders
 
 
-def test_placeholders_are_filled_with_any_text() -> None:
-    values = {"A": "a b", "B": "$(touch x)"}
-    filled = [Template(text).filled(values) for text in ("-D{A}={B}", "{{x}}", "{A}")]
-    assert filled == ["-Da b=$(touch x)", "{x}", "a b"]
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [("-D{A}={B}", "-Da b=$(touch x)"), ("{{x}}", "{x}"), ("{A}", "a b")],
+)
+def test_placeholders_are_filled_with_any_text(text, filled):
+    assert Template(text).filled({"A": "a b", "B": "$(touch x)"}) == filled
 
 
 @pytest.mark.parametrize("text", ["{A", "A}", "{A{B}}", "{{A}"])
-def test_brace_without_its_pair_is_refused(text: str) -> None:
+def test_brace_without_its_pair_is_refused(text):
     with pytest.raises(ValueError, match="belongs to no pair"):
         Template(text)
 
 
-def test_no_shell_sees_the_words(tmp_path: Path) -> None:
+def test_no_shell_sees_the_words(tmp_path):
     run_command(["echo", "$(touch made); *"], tmp_path, tmp_path, BOUNDS)
     assert (tmp_path / STDOUT).read_text() == "$(touch made); *\n"
     assert not (tmp_path / "made").exists()
@@ -166,26 +163,19 @@ def test_no_shell_sees_the_words(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------- sandbox
 
 
-def test_file_beyond_its_limit_ends_a_command(tmp_path: Path) -> None:
+def test_file_beyond_its_limit_ends_a_command(tmp_path):
     words = ["sh", "-c", "exec head -c 3000000 /dev/zero > big"]
     description = run_command(words, tmp_path, tmp_path, BOUNDS).description
     assert description.startswith("died of SIGXFSZ: a file that it wrote exceeded")
 
 
-def is_gone(file: Path) -> bool:
-    """Whether there is no process of the number in a file."""
-    return not Path(f"/proc/{file.read_text().strip()}").exists()
-
-
-def test_deadline_kills_children_and_what_has_left_the_group(tmp_path: Path) -> None:
+def test_deadline_kills_children_and_what_has_left_the_group(tmp_path):
     script = "setsid sh -c 'echo $$ > one; exec sleep 60' & sh -c 'echo $$ > two; exec sleep 60'"
-    began = time.monotonic()
     bounds = dataclasses.replace(BOUNDS, deadline_s=0.5)
     ended = run_command(["sh", "-c", script], tmp_path, tmp_path, bounds)
     assert ended.status is None
-    assert time.monotonic() - began < 20
-    assert is_gone(tmp_path / "one")
-    assert is_gone(tmp_path / "two")
+    for name in ("one", "two"):
+        assert not Path(f"/proc/{(tmp_path / name).read_text().strip()}").exists()
 
 
 HIDE = "import os; os.setsid(); os.fork() and os._exit(0); os.setsid(); "
@@ -201,7 +191,7 @@ SLEEP = HIDE + "open('one', 'w').write(str(os.getpid())); os.execve('/bin/sleep'
 
 
 @pytest.mark.parametrize("hidden", [SLEEP, CHAIN])
-def test_what_hides_in_a_new_session_is_killed(tmp_path: Path, hidden: str) -> None:
+def test_what_hides_in_a_new_session_is_killed(tmp_path, hidden):
     words = ["sh", "-c", 'env -i "$0" -S -c "$1" & while ! [ -s one ]; do :; done']
     ended = run_command([*words, sys.executable, hidden], tmp_path, tmp_path, BOUNDS)
     assert (ended.status, ended.unended) == (0, 0)
@@ -211,7 +201,7 @@ def test_what_hides_in_a_new_session_is_killed(tmp_path: Path, hidden: str) -> N
     assert (tmp_path / "one").read_text() == last, "the chain goes on"
 
 
-def test_children_of_this_process_in_its_own_session_are_spared(tmp_path: Path) -> None:
+def test_children_of_this_process_in_its_own_session_are_spared(tmp_path):
     ours = subprocess.Popen(["sleep", "60"])
     hers = subprocess.Popen(["sleep", "60"], start_new_session=True)
     with ours, hers:
@@ -221,7 +211,7 @@ def test_children_of_this_process_in_its_own_session_are_spared(tmp_path: Path) 
         hers.kill()
 
 
-def test_process_that_is_terminated_takes_its_command_along(tmp_path: Path) -> None:
+def test_process_that_is_terminated_takes_its_command_along(tmp_path):
     pid = os.fork()
     if pid == 0:
         end_programs_when_terminated()
@@ -239,31 +229,30 @@ def test_process_that_is_terminated_takes_its_command_along(tmp_path: Path) -> N
         time.sleep(0.01)
 
 
-def test_memory_beyond_the_limit_is_refused(tmp_path: Path) -> None:
-    words = ["dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"]
+def test_memory_beyond_the_limit_is_refused(tmp_path):
+    words = ["dd", "if=/dev/zero", "of=/dev/null", "bs=100M", "count=1"]
     assert run_command(words, tmp_path, tmp_path, BOUNDS).status == 0
-    bounds = dataclasses.replace(BOUNDS, memory_bytes=100 << 20)
+    bounds = dataclasses.replace(BOUNDS, memory_bytes=50 << 20)
     assert run_command(words, tmp_path, tmp_path, bounds).status == 1
     assert "memory" in (tmp_path / STDERR).read_text()
 
 
-def test_all_cores_may_be_used_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_cores_may_be_used_in_time(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     run_command(["sh", "-c", "ulimit -t; ulimit -c"], tmp_path, tmp_path, BOUNDS)
     assert (tmp_path / STDOUT).read_text().split() == ["61", "0"]
 
 
-def test_what_is_no_program_cannot_start(tmp_path: Path) -> None:
-    with pytest.raises(CannotStart, match="`no-such-program` not found"):
-        run_command(["no-such-program"], tmp_path, tmp_path, BOUNDS)
-    with pytest.raises(CannotStart, match=r"`.*/none` not found"):
-        run_command([str(tmp_path / "none")], tmp_path, tmp_path, BOUNDS)
+def test_what_is_no_program_cannot_start(tmp_path):
+    for name in ("no-such-program", str(tmp_path / "none")):
+        with pytest.raises(CannotStart, match=f"`{name}` not found"):
+            run_command([name], tmp_path, tmp_path, BOUNDS)
 
 
 # ---------------------------------------------------------------------------------- its time
 
 
-def read_s(folder: Path, text: str, how: TimePattern | TimeField) -> float:
+def read_s(folder, text, how):
     (folder / STDOUT).write_text(text)
     return reported_s(how, Written(folder, folder))
 
@@ -276,7 +265,7 @@ def read_s(folder: Path, text: str, how: TimePattern | TimeField) -> float:
         ('{"t":\n "4"}', TimeField(json_field="t", unit="ns"), 4e-9),
     ],
 )
-def test_time_read(tmp_path: Path, text: str, how: TimePattern | TimeField, seconds: float) -> None:
+def test_time_read(tmp_path, text, how, seconds):
     assert read_s(tmp_path, text, how) == pytest.approx(seconds, rel=1e-12)
 
 
@@ -293,7 +282,7 @@ def test_time_read(tmp_path: Path, text: str, how: TimePattern | TimeField, seco
         ("", TimePattern(pattern="(1)", unit="s", read="f"), "did not write the file `f`"),
     ],
 )
-def test_wrong_times(tmp_path: Path, text: str, how: TimePattern | TimeField, message: str) -> None:
+def test_wrong_times(tmp_path, text, how, message):
     with pytest.raises(LaunchFailed, match=message):
         read_s(tmp_path, text, how)
 
@@ -303,13 +292,9 @@ def test_wrong_times(tmp_path: Path, text: str, how: TimePattern | TimeField, me
 TIME = TimePattern(pattern=r"took (\S+) s", unit="s")
 
 
-def why_wrong(found: str, expected: str, **verify: Any) -> str:
-    """Why an output is wrong; empty where it is right."""
-    try:
-        Expected(expected.encode(), ProgramVerify(**verify), TIME).check(found.encode())
-    except WrongOutput as error:
-        return str(error)
-    return ""
+def raises_where(message, error):
+    """Expect an error where there is a message for it."""
+    return pytest.raises(error, match=message) if message else contextlib.nullcontext()
 
 
 @pytest.mark.parametrize(
@@ -322,28 +307,25 @@ def why_wrong(found: str, expected: str, **verify: Any) -> str:
         ("at 12:01\nsum 3", "at 12:02\nsum 3", {"ignore": "^at "}, ""),
         ("1.1 0.3", "1.0 0.2", {"atol": 0.1}, ""),
         ("inf -INF nan", "Infinity -inf NaN", {}, ""),
-        ("1e999", "1e999", {}, ""),
         ("9007199254740993", "9007199254740992", {"atol": 1}, ""),
         ("sum 3", "sum 4", {}, "line 1, word 2 of stdout is 3, expected 4"),
         ("a\n1 x=1.1 2", "a\n1 x=1 2.1", {"rtol": 0.01}, "line 2, word 2 of .* is 1.1, .* 2 of 3"),
         ("at 7\nsum 3", "sum 4", {"ignore": "^at"}, "line 2, word 2 of stdout is 3"),
         ("9007199254740993", "9007199254740992", {}, "is 9007199254740993"),
         ("7" * 400, "7" * 399 + "8", {}, "is inf"),
-        ("7" * 300, "8" * 300, {"rtol": 0.1}, "is 777"),
         ("-inf", "inf", {}, "is -inf, expected inf"),
-        ("7" * 5000, "8" * 5000, {}, "is inf"),
         ("1e999", "1e998", {"atol": 9}, "is inf"),
         ("1e99999999999999999999", "1", {}, "is inf"),
         ("nan", "1", {"atol": 9}, "is nan, expected 1"),
         ("inf", "1", {"rtol": 0.5}, "is inf, expected 1"),
         ("sum 3 units", "sum 3 parts", {}, "word 3 of stdout is `units`, expected `parts`"),
-        ("sum", "sum 3", {}, "has 1 words, expected 2"),
         ("", "sum 3", {}, "has 0 words, expected 2"),
     ],
 )
-def test_outputs(found: str, expected: str, verify: dict[str, Any], message: str) -> None:
-    wrong = why_wrong(found, expected, **verify)
-    assert re.search(message, wrong) if message else not wrong
+def test_outputs(found, expected, verify, message):
+    output = Expected(expected.encode(), ProgramVerify(**verify), TIME)
+    with raises_where(message, WrongOutput):
+        output.check(found.encode())
 
 
 @pytest.mark.parametrize(
@@ -355,14 +337,14 @@ def test_outputs(found: str, expected: str, verify: dict[str, Any], message: str
         ('result 42\n{"t": 2, "n": 5, "id": 7}\n', r"line \d, word \d of stdout is 5, expected 1"),
     ],
 )
-def test_all_beside_the_time_of_a_json_object_is_compared(found: str, message: str) -> None:
+def test_all_beside_the_time_of_a_json_object_is_compared(found, message):
     verify, time = ProgramVerify(ignore='"id"'), TimeField(json_field="t", unit="s")
     expected = Expected(b'result 42\n{"t": 1, "n": 1, "id": 6}\n', verify, time)
-    with pytest.raises(WrongOutput, match=message) if message else contextlib.nullcontext():
+    with raises_where(message, WrongOutput):
         expected.check(found.encode())
 
 
-def test_bare_numbers_are_compared_by_their_type() -> None:
+def test_bare_numbers_are_compared_by_their_type():
     verify = ProgramVerify(output="out.bin", dtype="int16")
     expected = Expected(b"\1\0\2\0", verify, None)
     expected.check(b"\1\0\2\0")
@@ -375,9 +357,9 @@ def test_bare_numbers_are_compared_by_their_type() -> None:
 # ---------------------------------------------------------------------------------- measuring
 
 
-def test_right_program_is_timed_by_what_it_reports(measure: Measure, tmp_path: Path) -> None:
+def test_right_program_is_timed_by_what_it_reports(measure, tmp_path):
     found = measure("other")
-    assert found.outcome is Outcome.OK, found.message
+    assert_ok(found)
     assert found.timing == Timing((1e-3,) * 2, StopReason.PRECISE)
     assert found.warmup_s == (1e-3,)
     assert set(found.observed) == {"cpu_s", "process_s", "untimed_s"}
@@ -395,7 +377,7 @@ def test_right_program_is_timed_by_what_it_reports(measure: Measure, tmp_path: P
         ("hang", Outcome.TIMEOUT, "did not end within 1 s (program.limits.deadline_s)"),
     ],
 )
-def test_failures_are_outcomes(measure: Measure, mode: str, outcome: Outcome, message: str) -> None:
+def test_failures_are_outcomes(measure, mode, outcome, message):
     found = measure(mode)
     assert found.outcome is outcome
     assert message in found.message
@@ -405,9 +387,7 @@ def test_failures_are_outcomes(measure: Measure, mode: str, outcome: Outcome, me
     ("number", "times", "outcome"),
     [("KILL", 1, Outcome.OK), ("KILL", 9, Outcome.CRASHED), ("SEGV", 1, Outcome.CRASHED)],
 )
-def test_run_that_somebody_killed_is_repeated_once(
-    measure: Measure, tmp_path: Path, number: str, times: int, outcome: Outcome
-) -> None:
+def test_run_that_somebody_killed_is_repeated_once(measure, tmp_path, number, times, outcome):
     killed = tmp_path / "killed"
     killed.touch()
     dies = f"[ $(wc -l < {killed}) -lt {times} ] && echo >> {killed} && kill -{number} $$"
@@ -417,7 +397,7 @@ def test_run_that_somebody_killed_is_repeated_once(
     assert killed.read_text().count("\n") == (2 if times > 1 else 1)
 
 
-def test_time_beyond_that_of_the_process_is_a_failed_launch(measure: Measure) -> None:
+def test_time_beyond_that_of_the_process_is_a_failed_launch(measure):
     with pytest.raises(HostModuleError, match=r"reports 1e\+03 s, but ended after .* is `unit: s`"):
         measure("right", ("unit: us", "unit: s"))
 
@@ -425,23 +405,22 @@ def test_time_beyond_that_of_the_process_is_a_failed_launch(measure: Measure) ->
 ENERGY = ("precision: 0}", "precision: 0, energy: true}")
 
 
-def test_no_energy_is_a_notice(here: None, load: Load) -> None:
-    for spec, count in ((load(ENERGY), 1), (load(), 0)):
-        with closing(ProgramMeasurer(spec)) as local:
-            assert len(local.notices) == count
-            assert all("energy is not measured: " in notice for notice in local.notices)
+def test_no_energy_is_a_notice(here, load):
+    with closing(ProgramMeasurer(load(ENERGY))) as measurer:
+        (notice,) = measurer.notices
+    assert "energy" in notice
 
 
-def test_tolerance_and_an_empty_folder_are_those_of_every_run(measure: Measure) -> None:
+def test_tolerance_and_an_empty_folder_are_those_of_every_run(measure):
     assert measure("near").outcome is Outcome.WRONG_RESULT
-    assert measure("near", verifying("rtol: 1e-3")).outcome is Outcome.OK
-    assert measure("leaves", ("default: right", "default: leaves")).outcome is Outcome.OK
+    assert_ok(measure("near", verifying("rtol: 1e-3")))
+    assert_ok(measure("leaves", ("default: right", "default: leaves")))
 
 
-def test_unreadable_output_is_wrong(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_output_is_wrong(measure, monkeypatch):
     read = Path.read_bytes
 
-    def refused(path: Path) -> bytes:
+    def refused(path):
         content = read(path)
         if path.name == STDOUT and b"sum 4" in content:  # root could read it
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
@@ -453,19 +432,19 @@ def test_unreadable_output_is_wrong(measure: Measure, monkeypatch: pytest.Monkey
     assert found.message.endswith("file `stdout` of the run cannot be read: Permission denied")
 
 
-def test_files_are_in_the_folder_of_every_run(measure: Measure, tmp_path: Path) -> None:
+def test_files_are_in_the_folder_of_every_run(measure, tmp_path):
     (tmp_path / "data_3.txt").write_text("1\n")
     (tmp_path / "data_4.txt").write_text("2\n")
     script = 'cat "data_$3.txt"; echo > "data_$3.txt"; echo "took 900 us"'
     files = ("  environment:", '  files: ["data_{n}.txt"]\n  environment:')
-    assert measure("right", files, script=script).outcome is Outcome.OK
+    assert_ok(measure("right", files, script=script))
 
 
-def test_output_is_compared_with_the_file_of_its_input(measure: Measure, tmp_path: Path) -> None:
+def test_output_is_compared_with_the_file_of_its_input(measure, tmp_path):
     (tmp_path / "expected_3.txt").write_text("sum 3\ntook 1 us\n")
     (tmp_path / "expected_4.txt").write_text("sum 4\ntook 1 us\n")
     against = verifying('against: {file: "expected_{n}.txt"}')
-    assert measure("other", against).outcome is Outcome.OK
+    assert_ok(measure("other", against))
     with pytest.raises(HostModuleError, match=r"the default configuration .* is 3, expected 4"):
         measure("other", against, n=4)
 
@@ -479,51 +458,45 @@ def check(run):
 """
 
 
-@pytest.mark.parametrize(
-    ("mode", "message"),
-    [
-        ("other", ""),
-        ("wrong", "the sum is not 3 with wrong"),
-        ("early", "check() of check.py raised AssertionError: no sum"),
-    ],
-)
-def test_function_may_verify(measure: Measure, tmp_path: Path, mode: str, message: str) -> None:
+def test_function_may_verify(measure, tmp_path):
     (tmp_path / "check.py").write_text(CHECK)
     script = SCRIPT.replace("early) ;;", 'early) echo "took 999 us";;')
-    found = measure(mode, HOST_CHECK, script=script)
-    assert (message in found.message) if message else (found.outcome is Outcome.OK)
-    assert found.outcome is (Outcome.WRONG_RESULT if message else Outcome.OK)
-    with pytest.raises(HostModuleError, match=r"must return None .* but got True"):
+    assert_ok(measure("other", HOST_CHECK, script=script))
+    for mode, message in (("wrong", "not 3 with wrong"), ("early", "AssertionError: no sum")):
+        found = measure(mode, HOST_CHECK, script=script)
+        assert found.outcome is Outcome.WRONG_RESULT
+        assert message in found.message
+    with pytest.raises(HostModuleError, match="got True"):
         measure("fast", HOST_CHECK)
 
 
-def test_default_that_fails_or_changes_its_output_is_reported(measure: Measure) -> None:
+def test_default_that_fails_or_changes_its_output_is_reported(measure):
     script = 'echo "id $$"; echo "took 900 us"'
     with pytest.raises(HostModuleError, match=r"does not write the same twice: .*verify\.ignore"):
         measure("right", script=script)
-    assert measure("right", verifying("ignore: '^id'"), script=script).outcome is Outcome.OK
+    assert_ok(measure("right", verifying("ignore: '^id'"), script=script))
     with pytest.raises(HostModuleError, match=r"MODE=crash.* does not work.*died of SIGSEGV"):
         measure("right", ("default: right", "default: crash"))
 
 
-def test_finalists_are_interleaved_and_one_that_fails_drops_out(here: None, load: Load) -> None:
+def test_finalists_are_interleaved_and_one_that_fails_drops_out(here, load):
     right, wrong, other = measure_finalists(load(), ["right", "wrong", "other"], 4)
     assert wrong.outcome is Outcome.WRONG_RESULT
     for found in (right, other):
         assert found.timing == Timing((1e-3,) * 4, StopReason.INTERLEAVED)
 
 
-def test_later_occasions_are_not_warmed_up_again(here: None, load: Load) -> None:
+def test_later_occasions_are_not_warmed_up_again(here, load):
     (found,) = measure_finalists(load(), ["right"], 6, (2, 2, 3))
     assert (found.timing.occasions, found.warmup_s) == ((2, 2, 2), (1e-3,))
 
 
-def test_finalist_that_hangs_spends_its_own_time_alone(here: None, load: Load) -> None:
+def test_finalist_that_hangs_spends_its_own_time_alone(here, load):
     spec = load(("  limits: {deadline_s: 1}\n", ""), ("precision: 0", "precision: 0, timeout_s: 1"))
     hung, right, other = measure_finalists(spec, ["hang", "right", "other"], 2)
     assert hung.outcome is Outcome.TIMEOUT
     assert hung.wall_s >= 1 + 2 / 3
-    assert (right.outcome, other.outcome) == (Outcome.OK, Outcome.OK), right.message
+    assert_ok(right, other)
     assert right.wall_s < hung.wall_s, "its own seconds"
 
 
@@ -531,7 +504,7 @@ def test_finalist_that_hangs_spends_its_own_time_alone(here: None, load: Load) -
 
 
 @pytest.mark.parametrize(("time", "is_ok"), [("0.0011", True), ("0.00099", False), ("1e-320", 0)])
-def test_no_time_is_below_the_tick_of_clocks(measure: Measure, time: str, is_ok: bool) -> None:
+def test_no_time_is_below_the_tick_of_clocks(measure, time, is_ok):
     script = SCRIPT.replace("took 20 us", f"took {time} us")
     found = measure("fast", ("(\\d+)", "(\\S+)"), script=script)
     assert found.outcome is (Outcome.OK if is_ok else Outcome.LAUNCH_FAILED), found.message
@@ -540,7 +513,7 @@ def test_no_time_is_below_the_tick_of_clocks(measure: Measure, time: str, is_ok:
         assert found.message.endswith("less than a nanosecond, which no clock resolves")
 
 
-def test_each_run_gets_a_seed_in_words_and_variables(measure: Measure, tmp_path: Path) -> None:
+def test_each_run_gets_a_seed_in_words_and_variables(measure, tmp_path):
     check = """\
         def check(run):
             assert run.stdout.split()[:2] == [str(run.seed)] * 2, (run.seed, run.stdout)
@@ -553,7 +526,7 @@ def test_each_run_gets_a_seed_in_words_and_variables(measure: Measure, tmp_path:
         HOST_CHECK,
         script='echo "$4 $SUM"; echo "$4" >> "$2"; echo took 900 us',
     )
-    assert found.outcome is Outcome.OK, found.message
+    assert_ok(found)
     seeds = next(tmp_path.glob("journal*")).read_text().split()
     assert len({*seeds}) == len(seeds) > 2
 
@@ -577,6 +550,8 @@ flags:
 inputs: {features: [n], values: [{n: 1}]}
 measure: {repeats: 2, min_repeats: 2}
 """
+HEAD = C_SPACE.partition("flags:")[0]
+INPUTS = "inputs: {features: [n], values: [{n: 1}]}\n"
 C = """\
 #include <stdio.h>
 #include "c.h"
@@ -587,52 +562,48 @@ int main(void) { puts(A == 1 ? "one" : TEXT); return 0; }
 """
 
 
-def write_c(
-    folder: Path, space: str = C_SPACE, source: str = "int main(void) { return A; }"
-) -> Path:
+def write_c(folder, space=C_SPACE, source="int main(void) { return A; }"):
     (folder / "c.c").write_text(source)
     (folder / "c.yaml").write_text(space)
     return folder / "c.yaml"
 
 
 @pytest.fixture
-def c_spec(tmp_path: Path) -> Spec:
+def c_spec(tmp_path):
     (tmp_path / "c.h").write_text('#define TEXT "none"\n')
     return load_spec(write_c(tmp_path, source=C))
 
 
 @needs_gcc
-def test_programs_are_built_verified_and_equal_ones_run_once(here: None, c_spec: Spec) -> None:
+def test_programs_are_built_verified_and_equal_ones_run_once(here, c_spec):
     given = c_spec.inputs[0]
     with closing(ProgramMeasurer(c_spec)) as measurer:
         space = ConstrainedSpace.of(c_spec, given, measurer.limits, measurer.compiler)
 
-        def measured(**changes: Any) -> Measurement:
-            config = Config({**space.default, **changes})
-            return measurer.measure(space, given, config, None)
+        def measured(**changes):
+            return measurer.measure(space, given, Config({**space.default, **changes}), None)
 
         default = measured()
-        assert default.outcome is Outcome.OK, default.message
+        assert_ok(default)
         assert default.build.compiler.startswith("gcc ")
-        assert default.timing.median_s < 5
         # Debug information changes the file, and nothing that runs.
         assert measured(g=True).shared_with == space.default.digest
         assert measured(B=1).shared_with is None
-        assert "number" not in measured(A=1).message
-        assert measured(A=1).outcome is Outcome.WRONG_RESULT
-        failed = measured(A=2)
-        assert failed.outcome is Outcome.BUILD_FAILED
-        assert "c.c:4:2: error: #error two is too many" in failed.message
+        wrong, failed = measured(A=1), measured(A=2)
+    assert wrong.outcome is Outcome.WRONG_RESULT
+    assert "number" not in wrong.message
+    assert failed.outcome is Outcome.BUILD_FAILED
+    assert "c.c:4:2: error: #error two is too many" in failed.message
 
 
-def key(spec: Spec, compiler: str = "gcc 1", device: str = "", **changes: Any) -> str:
+def key(spec, compiler="gcc 1", device="", **changes):
     """The key of a build."""
     space = ConstrainedSpace.of(spec, spec.inputs[0], None, "gcc")
     config = Config({**space.default, **changes})
     return command_build(spec, space, config, spec.inputs[0], device).key(compiler)
 
 
-def test_key_of_a_build_knows_words_sources_and_includes(c_spec: Spec, tmp_path: Path) -> None:
+def test_key_of_a_build_knows_words_sources_and_includes(c_spec, tmp_path):
     (tmp_path / "c.h").write_text('#define TEXT "other"\n')
     edited = load_spec(tmp_path / "c.yaml")
     assert key(c_spec) == key(c_spec, B=1)
@@ -641,15 +612,10 @@ def test_key_of_a_build_knows_words_sources_and_includes(c_spec: Spec, tmp_path:
     assert c_spec.program_sha256 != edited.program_sha256
 
 
-def test_key_of_a_build_knows_what_the_files_of_its_flags_hold(
-    c_spec: Spec, tmp_path: Path
-) -> None:
+def test_key_of_a_build_knows_what_the_files_of_its_flags_hold(c_spec, tmp_path):
     (tmp_path / "opts.rsp").write_text("-DA=1\n")
     flag = '{resp: {files: opts.rsp, option: "@{value}"}}'
-    head = C_SPACE.partition("flags:")[0]
-    (tmp_path / "c.yaml").write_text(
-        f"{head}flags: {{gcc: {flag}}}\ninputs: {{features: [n], values: [{{n: 1}}]}}\n"
-    )
+    (tmp_path / "c.yaml").write_text(f"{HEAD}flags: {{gcc: {flag}}}\n{INPUTS}")
     before = load_spec(tmp_path / "c.yaml")
     default, given = key(before), key(before, resp="opts.rsp")
     (tmp_path / "opts.rsp").write_text("-DA=2\n")
@@ -658,7 +624,7 @@ def test_key_of_a_build_knows_what_the_files_of_its_flags_hold(
     assert key(after, resp="opts.rsp") != given
 
 
-def test_native_build_of_another_device_is_another_build(c_spec: Spec, tmp_path: Path) -> None:
+def test_native_build_of_another_device_is_another_build(c_spec, tmp_path):
     for words in ("-arch=native", "-arch, native", "-O3 -arch native"):
         (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", f"[gcc, {words},"))
         native = load_spec(tmp_path / "c.yaml")
@@ -666,31 +632,7 @@ def test_native_build_of_another_device_is_another_build(c_spec: Spec, tmp_path:
     assert key(c_spec, device="A100") == key(c_spec, device="H100")
 
 
-@needs_gcc
-def test_program_is_compiled_without_its_device_and_not_run(
-    here: None, c_spec: Spec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "c.yaml"
-    text = C_SPACE.replace("[0, 1, 2, 3], default", "[0, 2], default")
-    text = text.replace(", 1, 2, 3, fast", "")
-    path.write_text(text.replace("  time: wall", "  time: wall\n  device: [no-such-smi]"))
-    assert check([str(path)]) == 2
-    message = capsys.readouterr().out
-    assert "program.device: `no-such-smi` not found" in message
-    assert "harness check SPACE --compile N` needs no device" in message
-    assert check([str(path), "--compile", "15"]) == 0
-    message = capsys.readouterr().out
-    assert "gcc: 16 configurations with the default: 8 compiled to at most" in message
-    assert "c.c:4:2: error: #error two is too many" in message
-
-    path.write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
-    assert check([str(path), "--compile", "1"]) == 1
-    assert "default FAILED: program.build begins with `no-such-gcc`" in capsys.readouterr().out
-
-
-def test_compiler_in_the_space_s_folder_is_not_that_of_the_path(
-    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiler_in_the_space_s_folder_is_not_that_of_the_path(here, tmp_path, monkeypatch):
     write_c(tmp_path, C_SPACE.replace("[gcc,", "[./gcc,"))
     (tmp_path / "gcc").write_text("#!/bin/sh\n")
     (tmp_path / "gcc").chmod(0o755)
@@ -700,8 +642,8 @@ def test_compiler_in_the_space_s_folder_is_not_that_of_the_path(
     assert named.startswith(f"gcc {hashlib.sha256(b'#!/bin/sh' + bytes([10])).hexdigest()[:12]} on")
 
 
-def test_device_is_named_by_a_command_or_refused(here: None, load: Load) -> None:
-    def device(words: str) -> str:
+def test_device_is_named_by_a_command_or_refused(here, load):
+    def device(words):
         spec = load(("  environment:", f"  device: {words}\n  environment:"))
         with closing(ProgramMeasurer(spec)) as measurer:
             return measurer.environment.device
@@ -714,7 +656,7 @@ def test_device_is_named_by_a_command_or_refused(here: None, load: Load) -> None
 # ------------------------------------------------------------------------------------ baselines
 
 
-def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path: Path) -> None:
+def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path):
     named = C_SPACE + "baselines: {plain: {level: 0}, debug: {g: true, A: 1}}\n"
     spec = load_spec(write_c(tmp_path, named))
     found = spec.baselines_for("gcc")
@@ -737,7 +679,7 @@ def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path: P
         ('level: {values: [0, 1], option: "-fNO{value}"}', []),
     ],
 )
-def test_level_is_recognised_by_its_spelling(tmp_path: Path, flag: str, levels: list[str]) -> None:
+def test_level_is_recognised_by_its_spelling(tmp_path, flag, levels):
     line = 'level: {values: [0, 1, 2, 3, fast], option: "-O{value}"}'
     found = load_spec(write_c(tmp_path, C_SPACE.replace(line, flag))).baselines_for("gcc")
     assert len(found) == len(levels)
@@ -747,45 +689,53 @@ def test_level_is_recognised_by_its_spelling(tmp_path: Path, flag: str, levels: 
 # ------------------------------------------------------------------------------------- commands
 
 
-def test_measurer_is_that_of_the_space(load: Load) -> None:
+def test_measurer_is_that_of_the_space(load):
     spec = load()
-    with pytest.raises(UsageError, match="tunes a program, which --backend opencl cannot run"):
+    with pytest.raises(UsageError, match="--backend opencl"):
         open_measurer(spec, "opencl")
-    with pytest.raises(UsageError, match="tunes a kernel; the command backend runs programs"):
+    with pytest.raises(UsageError, match="command backend"):
         open_measurer(load_spec(ROOT / "spaces" / "mvmul.yaml"), "command")
 
 
+@pytest.fixture
+def checked(here, c_spec, capsys):
+    """Checks the C program in a space with texts replaced; returns the target."""
+
+    def target(*changes, status):
+        text = HEAD.replace('"{flags}", ', "").replace("B: {values: [0, 1]", "B: {values: [0]")
+        for old, new in changes:
+            text = text.replace(old, new)
+        c_spec.path.write_text(text + INPUTS)
+        assert check([str(c_spec.path), "--compile", "5", "--json"]) == status
+        (found,) = json.loads(capsys.readouterr().out)["spaces"][0]["targets"]
+        return found
+
+    return target
+
+
 @needs_gcc
-@pytest.mark.parametrize("default", [0, 2])
-def test_check_counts_the_builds_of_a_program_by_their_results(
-    here: None, c_spec: Spec, capsys: pytest.CaptureFixture[str], default: int
-) -> None:
-    text = f"{C_SPACE.partition('flags:')[0]}inputs: {{features: [n], values: [{{n: 1}}]}}\n"
-    text = text.replace('"{flags}", ', "").replace("2, 3], default: 0", f"2], default: {default}")
-    c_spec.path.write_text(text.replace("B: {values: [0, 1]", "B: {values: [0]"))
-    status = int(default == 2)
-    assert check([str(c_spec.path), "--compile", "5", "--json"]) == status
-    (target,) = json.loads(capsys.readouterr().out)["spaces"][0]["targets"]
-    found = [target[name] for name in ("compiled", "failed", "machine_codes", "is_default_ok")]
-    assert found == [3, 1, 2, status == 0]
-    assert ("#error two is too many" in target["why_failed"]) == (status == 1)
+def test_check_counts_the_builds_of_a_program_without_its_device(checked, c_spec, capsys):
+    device = ("  time: wall", "  time: wall\n  device: [no-such-smi]")
+    found = checked(device, ("2, 3]", "2]"), status=0)
+    counts = {"compiled": 3, "failed": 1, "machine_codes": 2, "is_default_ok": True}
+    assert counts.items() <= found.items()
+    assert check([str(c_spec.path)]) == 2
+    assert "no-such-smi" in capsys.readouterr().out
 
 
-def test_a_program_whose_compiler_is_missing_has_one_target(
-    here: None, c_spec: Spec, capsys: pytest.CaptureFixture[str]
-) -> None:
-    c_spec.path.write_text(C_SPACE.replace("[gcc,", "[no_such_compiler,"))
-    assert "no_such_compiler" in c_spec.path.read_text()
-    assert check([str(c_spec.path), "--json"]) == 1
-    (target,) = json.loads(capsys.readouterr().out)["spaces"][0]["targets"]
-    assert "no_such_compiler" in target.pop("why_failed")
-    counts = {"compiled": 0, "failed": 0, "machine_codes": 0}
-    assert target == {"target": "command", "is_default_ok": False, **counts}
+@needs_gcc
+def test_check_says_why_the_default_of_a_program_fails(checked):
+    found = checked(("[0, 1, 2, 3], default: 0", "[0, 1, 2], default: 2"), status=1)
+    assert (found["compiled"], found["failed"], found["is_default_ok"]) == (3, 1, False)
+    assert "#error two is too many" in found["why_failed"]
+    found = checked(("[gcc,", "[no_such_compiler,"), status=1)
+    assert (found["compiled"], found["failed"], found["is_default_ok"]) == (0, 0, False)
+    assert "no_such_compiler" in found["why_failed"]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
-def test_matrix_product_program_verifies_itself(tmp_path: Path) -> None:
+def test_matrix_product_program_verifies_itself(tmp_path):
     """A fake of CUDA's runtime runs it on the CPU. Its fourth kernel needs barriers; 37 is no
     multiple of the block."""
     source = ROOT / "examples" / "matmul.cu"
@@ -797,7 +747,7 @@ def test_matrix_product_program_verifies_itself(tmp_path: Path) -> None:
     defined = ["-DMATMUL=4", "-DBLOCK=4", "program.cpp", "-o", "program"]
     subprocess.run(["g++", *words, *defined], cwd=tmp_path, check=True)
 
-    def ended(*words: str, **environment: str) -> tuple[int, str, str]:
+    def ended(*words, **environment):
         line, variables = [str(tmp_path / "program"), *words], {**os.environ, **environment}
         found = subprocess.run(line, capture_output=True, text=True, env=variables, check=False)
         return found.returncode, found.stdout, found.stderr

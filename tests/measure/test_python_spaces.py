@@ -1,17 +1,15 @@
 """The committed spaces of Python callables, and kernels of Triton in its interpreter; they need the
 packages that they name."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 
 import pytest
 
-from harness.core.records import Config, Measurement, Outcome, Value
+from harness.core.records import Config, Outcome
 from harness.measure.choose import open_measurer
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 
 SPACES = sorted((Path(__file__).parents[2] / "spaces/python").glob("*.yaml"))
 PARAMS = [
@@ -20,14 +18,14 @@ PARAMS = [
 ]
 
 
-def measured(spec: Spec, picks: tuple[int, ...]) -> list[Measurement]:
+def measured(spec, picks):
     """Measure configurations on the smallest input: of the first, or the last values."""
     return measured_configs(
         spec, [{p.name: p.values[pick] for p in spec.parameters} for pick in picks]
     )
 
 
-def measured_configs(spec: Spec, changes: list[dict[str, Value]]) -> list[Measurement]:
+def measured_configs(spec, changes):
     """Measure the default with these values on the smallest input."""
     problem = min(spec.inputs, key=lambda each: sum(map(float, each.values())))
     measurer, _ = open_measurer(spec, "auto")
@@ -39,7 +37,8 @@ def measured_configs(spec: Spec, changes: list[dict[str, Value]]) -> list[Measur
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PARAMS)
-def test_corners_of_a_committed_space_are_right(path: Path) -> None:
+def test_corners_of_a_committed_space_are_right(path, monkeypatch):
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")  # its compiler takes half a minute of CPU
     spec = load_spec(path)
     pytest.importorskip(str(spec.framework), reason=f"{spec.framework} is not installed")
     for found in measured(spec, (0, -1)):
@@ -85,9 +84,7 @@ inputs: {features: [n], values: [{n: 100}]}
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_kernel_of_triton_is_verified_in_its_interpreter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernel_of_triton_is_verified_in_its_interpreter(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("triton", reason="Triton is not installed")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
@@ -148,7 +145,7 @@ inputs: {features: [n], values: [{n: 102}]}
 
 
 @pytest.mark.slow
-def test_kernel_of_warp_is_verified_and_timed(tmp_path: Path) -> None:
+def test_kernel_of_warp_is_verified_and_timed(tmp_path):
     pytest.importorskip("warp", reason="Warp is not installed (pip install warp-lang)")
     (tmp_path / "double.py").write_text(WARP)
     (tmp_path / "double.yaml").write_text(WARP_SPACE)

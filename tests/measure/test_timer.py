@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +30,7 @@ kernel void spin(global int *x) {
 class LyingDevice(OpenClDevice):
     """PoCL, with a clock that says 1 ns of everything, as rusticl's did."""
 
-    def _elapsed_s(self, event: Any, begin_s: float) -> float:
+    def _elapsed_s(self, event, begin_s):
         elapsed_s = super()._elapsed_s(event, begin_s)
         return elapsed_s if self._timer == HOST_TIMER else 1e-9
 
@@ -39,7 +38,7 @@ class LyingDevice(OpenClDevice):
 class StoppedClock(FakeDevice):
     """A device whose driver can only time by the device's clock, which stands still."""
 
-    def _timed_fill(self, memory: Any, size_bytes: int) -> float:
+    def _timed_fill(self, memory, size_bytes):
         time.sleep(2e-3)
         return 0.0
 
@@ -56,23 +55,21 @@ class StoppedClock(FakeDevice):
         (1e-3, 9e-3, ""),  # the host has other work
     ],
 )
-def test_a_clock_is_wrong_that_differs_too_far_from_the_hosts(
-    device_s: float, host_s: float, why: str
-) -> None:
+def test_a_clock_is_wrong_that_differs_too_far_from_the_hosts(device_s, host_s, why):
     said = why_wrong([(device_s, host_s)] * COMPARED)
     assert why in said
     assert bool(said) == bool(why)
     assert why_wrong([(3.9e-3, 4e-3), (device_s, host_s)]) == "", "one of several may be chance"
 
 
-def test_a_right_clock_is_believed() -> None:
+def test_a_right_clock_is_believed():
     device = OpenClDevice(usable_devices()[0])
     device.check_clock()
     assert device.environment("").timer == DEVICE_TIMER
     assert not device.notices
 
 
-def test_the_hosts_clock_takes_the_place_of_a_wrong_one() -> None:
+def test_the_hosts_clock_takes_the_place_of_a_wrong_one():
     device = LyingDevice(usable_devices()[0])
     assert spun_s(device, launches=1) == 1e-9
     device.check_clock()
@@ -84,8 +81,8 @@ def test_the_hosts_clock_takes_the_place_of_a_wrong_one() -> None:
 
 
 def test_a_device_is_refused_where_the_hosts_clock_is_too_coarse(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(opencl_device, "_LONGEST_LAUNCHING_S", 0.0)
     with pytest.raises(BackendUnavailable, match="too coarse"):
         LyingDevice(usable_devices()[0]).check_clock()
@@ -93,12 +90,12 @@ def test_a_device_is_refused_where_the_hosts_clock_is_too_coarse(
         StoppedClock().check_clock()
 
 
-def test_a_clock_that_is_wrong_of_kernels_alone_is_noticed_at_the_first_launches() -> None:
+def test_a_clock_that_is_wrong_of_kernels_alone_is_noticed_at_the_first_launches():
     with pytest.raises(BackendUnavailable, match=r"1\.00 ns"):
         spun_s(LyingDevice(usable_devices()[0]), launches=COMPARED)
 
 
-def spun_s(device: OpenClDevice, launches: int) -> float:
+def spun_s(device, launches):
     """Launch a kernel of milliseconds so often; return its last time."""
     binary = OpenClCompiler(usable_devices()[0]).compile(Program(SOURCE, (), ()))
     device.bind({"x": np.zeros(1, np.int32)})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -13,69 +12,77 @@ import pytest
 
 from harness.core.errors import HostTooSlow, OutOfDeviceMemory
 from harness.core.observations import HOST_RETRIES, OUTPUT_BITS, RUNS_PER_SAMPLE, VARYING_BITS
-from harness.core.program import Fill, Launch
-from harness.core.records import Config, Measurement, Outcome, StopReason
+from harness.core.records import Config, Outcome, StopReason
 from harness.measure.kernels import checks as kernel_checks
 from harness.measure.kernels.checks import CheckTime, why_added
-from harness.measure.kernels.data import KernelData, KernelJob, Twin
+from harness.measure.kernels.data import KernelData, Twin
 from harness.measure.kernels.runner import BIT_EXACT, measure_interleaved, measure_kernel
 from harness.measure.trial.verify import FILLS
 from tests.helpers.fake_kernels import DATA, X, bound_device, fake_job
-from tests.helpers.fakes import KERNELS, Array, FakeDevice, Kernel
+from tests.helpers.fakes import KERNELS, FakeDevice
 
 JOB = fake_job()
 (LAUNCH,) = JOB.launches
 
 
-def test_good_configuration_is_verified_warmed_up_and_timed() -> None:
+def sampled(**changes):
+    """A job that is sampled otherwise."""
+    return fake_job(sampling=dataclasses.replace(JOB.sampling, **changes))
+
+
+def assert_failed(measured, outcome, *words):
+    assert measured.outcome is outcome
+    for word in words:
+        assert word in measured.message
+
+
+def test_good_configuration_is_verified_warmed_up_and_timed():
     device = bound_device(times_s=(9.0, 8.0, 1.0, 2.0, 3.0, 4.0))
-    sampling = dataclasses.replace(JOB.sampling, warmup=2)
-    given = fake_job(sampling=sampling)
-    found = measure_kernel(device, DATA, given)
-    assert found.outcome is Outcome.OK
-    assert found.timing.samples_s == (1.0, 2.0, 3.0, 4.0)
-    assert found.timing.stopped is StopReason.REPEATS
-    assert found.warmup_s == (9.0, 8.0)
-    assert found.build is given.binary.build
-    assert found.wall_s > 0
+    given = sampled(warmup=2)
+    measured = measure_kernel(device, DATA, given)
+    assert measured.outcome is Outcome.OK
+    assert measured.timing.samples_s == (1.0, 2.0, 3.0, 4.0)
+    assert measured.timing.stopped is StopReason.REPEATS
+    assert measured.warmup_s == (9.0, 8.0)
+    assert measured.build is given.binary.build
+    assert measured.wall_s > 0
 
 
 @pytest.mark.parametrize("too_slow", [4, 5])
-def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow: int) -> None:
+def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow):
     late = iter([*[False] * 2, *[True] * too_slow])
 
     class Device(FakeDevice):
-        def launch(self, module: object, launches: Sequence[Launch]) -> float:
+        def launch(self, module, launches):
             elapsed_s = super().launch(module, launches)
             if next(late, False):
                 raise HostTooSlow("the host is late")
             return elapsed_s
 
     device = bound_device(kind=Device)
-    found = measure_kernel(device, DATA, JOB)
-    assert found.observed[HOST_RETRIES] == too_slow
+    measured = measure_kernel(device, DATA, JOB)
+    assert measured.observed[HOST_RETRIES] == too_slow
     if too_slow == 4:
-        assert len(device.launched) == 1 + found.timing.count + too_slow
+        assert len(device.launched) == 1 + measured.timing.count + too_slow
     else:
-        assert found.outcome is Outcome.TIMEOUT
-        assert found.message.startswith("the host is late, 5 times in a row. Close other programs")
+        assert_failed(measured, Outcome.TIMEOUT, "the host is late, 5 times")
 
 
-def test_sampling_stops_when_clearly_worse_than_the_best() -> None:
-    found = measure_kernel(bound_device(times_s=(1.0,) * 9), DATA, fake_job(best_s=0.1))
-    assert (found.timing.count, found.timing.stopped) == (2, StopReason.WORSE)
+def test_sampling_stops_when_clearly_worse_than_the_best():
+    measured = measure_kernel(bound_device(times_s=(1.0,) * 9), DATA, fake_job(best_s=0.1))
+    assert (measured.timing.count, measured.timing.stopped) == (2, StopReason.WORSE)
 
 
-def fills_of(device: FakeDevice) -> list[Fill]:
+def fills_of(device):
     """What y held before each launch: one of the fills everywhere."""
-    held = [launch["y"] for launch in device.launched]
-    return [f for y in held for f in FILLS if y.tobytes() == f.array(y.shape, y.dtype).tobytes()]
+    fills = {fill.array((4,), np.dtype("f4")).tobytes(): fill for fill in FILLS}
+    return [fills[launch["y"].tobytes()] for launch in device.launched]
 
 
-def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_them() -> None:
+def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_them():
     device = bound_device()
-    long = dataclasses.replace(JOB.sampling, repeats=60, min_repeats=60)
-    assert measure_kernel(device, DATA, fake_job(sampling=long)).outcome is Outcome.OK
+    job = sampled(repeats=60, min_repeats=60)
+    assert measure_kernel(device, DATA, job).outcome is Outcome.OK
     fills = fills_of(device)
     assert len(fills) == len(device.launched) == 61
     assert fills[:3] == list(FILLS)
@@ -83,7 +90,7 @@ def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_th
     assert fills[3:6] * 19 != fills[3:60], "they take no turns"
 
 
-def test_every_run_of_a_sample_and_of_a_round_begins_with_a_fill() -> None:
+def test_every_run_of_a_sample_and_of_a_round_begins_with_a_fill():
     device = bound_device()
     device.tick_s = 1e-4
     alone = measure_kernel(device, DATA, JOB)
@@ -96,62 +103,56 @@ def test_every_run_of_a_sample_and_of_a_round_begins_with_a_fill() -> None:
 @pytest.mark.parametrize("expected", [np.zeros(4), np.full(4, np.nan), np.arange(4) - 1.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.bool_])
 @pytest.mark.parametrize("repeats", [1, 4])
-def test_unwritten_output_is_never_right(expected: Array, dtype: type, repeats: int) -> None:
+def test_unwritten_output_is_never_right(expected, dtype, repeats):
     if dtype is not np.float32:
         expected = np.nan_to_num(expected, nan=7)
     right = expected.astype(dtype)
 
-    def leaves_one(x: Array, y: Array) -> None:
+    def leaves_one(x, y):
         y[:3] = right[:3]
 
     case = KernelData({"x": X, "y": np.zeros(4, dtype)}, {"y": right}, ())
     device = FakeDevice(kernels={"twice": leaves_one})
     device.bind(case.arguments)
-    sampling = dataclasses.replace(JOB.sampling, repeats=repeats, min_repeats=1)
-    found = measure_kernel(device, case, fake_job(sampling=sampling))
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "y[3] was never written (1 of 4 elements)" in found.message
+    measured = measure_kernel(device, case, sampled(repeats=repeats, min_repeats=1))
+    assert_failed(measured, Outcome.WRONG_RESULT, "y[3] was never written (1 of 4 elements)")
 
 
-def test_kernel_that_writes_only_where_something_holds_is_shown_inout() -> None:
-    def sparse(x: Array, y: Array) -> None:
+def test_kernel_that_writes_only_where_something_holds_is_shown_inout():
+    def sparse(x, y):
         y[:2] = x[:2]
 
     right = np.where(np.arange(4) < 2, X, 0)
     case = dataclasses.replace(DATA, expected={"y": right})
-    found = measure_kernel(bound_device(sparse), case, JOB)
-    assert "y[2] was never written (2 of 4 elements): it holds -97.3" in found.message
-    assert "If the kernel only updates y, or some of its elements, write in the" in found.message
-    assert 'INOUT = ("y",)' in found.message
+    measured = measure_kernel(bound_device(sparse), case, JOB)
+    assert_failed(measured, Outcome.WRONG_RESULT, "y[2] was never", "-97.3", 'INOUT = ("y",)')
     declared = dataclasses.replace(case, inout=("y",))
     assert measure_kernel(bound_device(sparse), declared, JOB).outcome is Outcome.OK
 
 
-def test_run_of_several_launches_has_a_tick_for_each() -> None:
+def test_run_of_several_launches_has_a_tick_for_each():
     device = bound_device()
     device.tick_s = 1e-4
-    found = measure_kernel(device, DATA, fake_job(launches=(LAUNCH,) * 3))
-    runs = found.observed[RUNS_PER_SAMPLE]
+    measured = measure_kernel(device, DATA, fake_job(launches=(LAUNCH,) * 3))
+    runs = measured.observed[RUNS_PER_SAMPLE]
     assert runs == pytest.approx(10, abs=1)
-    assert found.timing.clock_error_s == pytest.approx(3 * 1e-4 / (2 * runs))
+    assert measured.timing.clock_error_s == pytest.approx(3 * 1e-4 / (2 * runs))
 
 
 @pytest.mark.parametrize("wrong", range(1, 6))
-def test_result_that_is_wrong_once_is_found(monkeypatch: pytest.MonkeyPatch, wrong: int) -> None:
+def test_result_that_is_wrong_once_is_found(monkeypatch, wrong):
     monkeypatch.setattr(kernel_checks, "CHECK_SHARE", math.inf)
     launches = iter(range(100))
 
-    def slips(x: Array, y: Array) -> None:
+    def slips(x, y):
         y[...] = 2 * x + (next(launches) == wrong)
 
     times_s = (1.0, *range(1, 99))
-    sampling = dataclasses.replace(JOB.sampling, repeats=5)
-    found = measure_kernel(bound_device(slips, times_s), DATA, fake_job(sampling=sampling))
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert found.message.startswith(f"wrong result at run {wrong + 1}: ")
+    measured = measure_kernel(bound_device(slips, times_s), DATA, sampled(repeats=5))
+    assert_failed(measured, Outcome.WRONG_RESULT, f"run {wrong + 1}: ")
 
 
-def test_verifications_take_their_share_of_the_time_and_two_are_free() -> None:
+def test_verifications_take_their_share_of_the_time_and_two_are_free():
     time = CheckTime(work_s=100, draw=lambda: 0.5)
     for seconds in (1, 3):
         assert time.affords()
@@ -164,92 +165,89 @@ def test_verifications_take_their_share_of_the_time_and_two_are_free() -> None:
 
 @pytest.mark.parametrize("elapsed_s", [0.0, -1e-9, math.nan, math.inf])
 @pytest.mark.parametrize("index", [0, 1, 2])
-def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, index: int) -> None:
+def test_time_that_is_no_time_is_a_failed_launch(elapsed_s, index):
     device = bound_device(times_s=(*(1.0,) * index, elapsed_s))
-    found = measure_kernel(device, DATA, JOB)
-    assert found.outcome is Outcome.LAUNCH_FAILED
-    assert f"measured {elapsed_s} s" in found.message
+    measured = measure_kernel(device, DATA, JOB)
+    assert_failed(measured, Outcome.LAUNCH_FAILED, f"{elapsed_s} s")
 
 
-def fills_memory(x: Array, y: Array) -> None:
+def fills_memory(x, y):
     raise OutOfDeviceMemory("4 bytes are free")
 
 
-def test_launch_or_twin_without_memory_is_nobodys_failure() -> None:
-    found = measure_kernel(bound_device(fills_memory), DATA, JOB)
-    assert (found.outcome, found.message) == (Outcome.OUT_OF_MEMORY, "4 bytes are free")
-    assert not found.outcome.settles
+def test_launch_or_twin_without_memory_is_nobodys_failure():
     twin = Twin(Config({"A": 2}), JOB.binary, JOB.launches, must_repeat=True)
-    found = measure_kernel(bound_device(fills_memory), DATA, fake_job(twin=twin))
-    assert found.outcome is Outcome.OUT_OF_MEMORY
-    assert "without flags, to compare with, fails: 4 bytes are free" in found.message
+    for job in (JOB, fake_job(twin=twin)):
+        measured = measure_kernel(bound_device(fills_memory), DATA, job)
+        assert_failed(measured, Outcome.OUT_OF_MEMORY, "4 bytes are free")
+    assert not measured.outcome.settles
 
 
 # -------------------------------------------------------------------------------- interleaved
 
 
-def test_interleaved_configuration_without_memory_leaves_the_others() -> None:
-    lacking: list[float] = [1, 2, 3, 4, 5]
+def test_interleaved_configuration_without_memory_leaves_the_others():
+    lacking = [1, 2, 3, 4, 5]
 
-    def sometimes(x: Array, y: Array) -> None:
+    def sometimes(x, y):
         lacking.pop()
         if len(lacking) == 1:
             fills_memory(x, y)
         y[...] = 2 * x
 
-    found = measure_interleaved(bound_device(sometimes), [DATA], jobs(2), rounds=2)
-    assert sorted(m.outcome for m in found) == [Outcome.OK, Outcome.OUT_OF_MEMORY]
+    measured = measure_interleaved(bound_device(sometimes), [DATA], jobs(2), rounds=2)
+    assert sorted(m.outcome for m in measured) == [Outcome.OK, Outcome.OUT_OF_MEMORY]
 
 
-def jobs(count: int) -> list[KernelJob]:
+def jobs(count):
     return [fake_job(config=Config({"A": number})) for number in range(count)]
 
 
-def counting_device() -> FakeDevice:
+def counting_device():
     """A device whose n-th launch takes n seconds."""
-    return bound_device(times_s=tuple(float(n) for n in range(1, 1000)))
+    return bound_device(times_s=map(float, range(1, 1000)))
 
 
-def samples_of(found: Sequence[Measurement]) -> list[tuple[float, ...]]:
-    return [m.timing.samples_s for m in found if m.timing]
+def samples_of(measured):
+    return [m.timing.samples_s for m in measured if m.timing]
 
 
-def test_interleaved_configurations_have_one_sample_in_every_round() -> None:
-    found = measure_interleaved(counting_device(), [DATA], jobs(2), rounds=3)
-    rounds = list(zip(*samples_of(found), strict=True))
+def test_interleaved_configurations_have_one_sample_in_every_round():
+    measured = measure_interleaved(counting_device(), [DATA], jobs(2), rounds=3)
+    rounds = list(zip(*samples_of(measured), strict=True))
     assert len(rounds) == 3
-    assert all(max(one) < min(other) for one, other in pairwise(rounds))
-    assert [m.warmup_s for m in found] == [(1.0,), (2.0,)]
-    assert {m.timing.stopped for m in found if m.timing} == {StopReason.INTERLEAVED}
+    assert all(max(a) < min(b) for a, b in pairwise(rounds))
+    assert [m.warmup_s for m in measured] == [(1.0,), (2.0,)]
+    assert {m.timing.stopped for m in measured if m.timing} == {StopReason.INTERLEAVED}
 
 
-def test_order_in_a_round_is_random_and_repeats_with_its_seed() -> None:
-    rounds, again, other_seed = (
-        samples_of(measure_interleaved(counting_device(), [DATA], jobs(2), 100, seed))
-        for seed in (1, 1, 2)
-    )
-    assert rounds == again != other_seed
-    first = [one < other for one, other in zip(*rounds, strict=True)]
+def test_order_in_a_round_is_random_and_repeats_with_its_seed():
+    def samples(seed):
+        return samples_of(measure_interleaved(counting_device(), [DATA], jobs(2), 100, seed))
+
+    rounds = samples(1)
+    assert rounds == samples(1) != samples(2)
+    first = [a < b for a, b in zip(*rounds, strict=True)]
     assert 30 < sum(first) < 70
-    assert 30 < sum(one != other for one, other in pairwise(first)) < 70, "it does not alternate"
+    assert 30 < sum(a != b for a, b in pairwise(first)) < 70, "it does not alternate"
 
 
-def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last() -> None:
+def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last():
     launches = iter(range(100))
 
-    def tires(x: Array, y: Array) -> None:
+    def tires(x, y):
         y[...] = 2 * x if next(launches) < 3 else 0
 
     device = FakeDevice(kernels=KERNELS | {"tires": tires})
     device.bind(DATA.arguments)
-    found = measure_interleaved(device, [DATA], [fake_job("tires"), JOB], rounds=4)
-    assert [m.outcome for m in found] == [Outcome.WRONG_RESULT, Outcome.OK]
+    measured = measure_interleaved(device, [DATA], [fake_job("tires"), JOB], rounds=4)
+    assert [m.outcome for m in measured] == [Outcome.WRONG_RESULT, Outcome.OK]
 
 
 # ------------------------------------------------------------------------- bit for bit
 
 
-def off_by_one_place(x: Array, y: Array) -> None:
+def off_by_one_place(x, y):
     """y = 2 x within every tolerance, but not in every bit."""
     y[...] = np.nextafter(2 * x, np.float32(np.inf))
 
@@ -257,60 +255,53 @@ def off_by_one_place(x: Array, y: Array) -> None:
 LAUNCHES = itertools.count()
 
 
-def unsteady(x: Array, y: Array) -> None:
+def unsteady(x, y):
     """One of the two, in turns."""
     (off_by_one_place if next(LAUNCHES) % 2 else KERNELS["twice"])(x, y)
 
 
-def beside_twin(kernel: str, twin: str, repeats: bool = False, **kernels: Kernel) -> Measurement:
+def beside_twin(kernel, twin, repeats=False, **kernels):
     """A kernel measured with a twin, which runs another kernel."""
     device = FakeDevice(kernels=KERNELS | {"near": off_by_one_place} | kernels)
     device.bind(DATA.arguments)
-    other = fake_job(twin)
-    standard = Twin(Config({"A": 0}), other.binary, other.launches, repeats)
+    b = fake_job(twin)
+    standard = Twin(Config({"A": 0}), b.binary, b.launches, repeats)
     case = dataclasses.replace(DATA, twin_outputs={})
     return measure_kernel(device, case, fake_job(kernel, twin=standard))
 
 
-def test_output_within_the_tolerance_must_still_be_the_twin_s_bit_for_bit() -> None:
+def test_output_within_the_tolerance_must_still_be_the_twin_s_bit_for_bit():
     assert beside_twin("near", twin="near").observed[BIT_EXACT] == 1
-    found = beside_twin("near", "twice")
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "compared with the same configuration without flags: y[" in found.message
+    assert_failed(beside_twin("near", "twice"), Outcome.WRONG_RESULT, "without flags: y[")
 
 
-def test_twin_is_run_once_for_all_that_are_held_against_it() -> None:
+def test_twin_is_run_once_for_all_that_are_held_against_it():
     device = bound_device()
     case = dataclasses.replace(DATA, twin_outputs={})
-    alone = len(device_launches(device, case, JOB))
-    held = fake_job(twin=Twin(Config({"A": 0}), JOB.binary, (LAUNCH,), False))
-    assert len(device_launches(device, case, held)) == alone + 2
-    assert len(device_launches(device, case, held)) == alone
+    compared = fake_job(twin=Twin(Config({"A": 0}), JOB.binary, (LAUNCH,), False))
+    counts = []
+    for job in (JOB, compared, compared):
+        device.launched.clear()
+        assert measure_kernel(device, case, job).outcome is Outcome.OK
+        counts.append(len(device.launched))
+    assert counts == [counts[0], counts[0] + 2, counts[0]]
 
 
-def device_launches(device: FakeDevice, case: KernelData, given: KernelJob) -> list[object]:
-    before = len(device.launched)
-    assert measure_kernel(device, case, given).outcome is Outcome.OK
-    return list(device.launched[before:])
+def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must():
+    measured = beside_twin("near", "unsteady", unsteady=unsteady)
+    assert measured.outcome is Outcome.OK
+    assert measured.observed[BIT_EXACT] == 0
+    measured = beside_twin("near", "unsteady", repeats=True, unsteady=unsteady)
+    assert_failed(measured, Outcome.LAUNCH_FAILED, "two runs", "differ in")
 
 
-def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must() -> None:
-    found = beside_twin("near", "unsteady", unsteady=unsteady)
-    assert found.outcome is Outcome.OK
-    assert found.observed[BIT_EXACT] == 0
-    found = beside_twin("near", "unsteady", repeats=True, unsteady=unsteady)
-    assert found.outcome is Outcome.LAUNCH_FAILED
-    assert "two runs of the same configuration without flags differ in" in found.message
+def test_twin_that_fails_is_reported():
+    measured = beside_twin("twice", "nothing")
+    assert_failed(measured, Outcome.LAUNCH_FAILED, "without flags", "wrong result")
 
 
-def test_twin_that_fails_is_reported() -> None:
-    found = beside_twin("twice", "nothing")
-    assert found.outcome is Outcome.LAUNCH_FAILED
-    assert "configuration without flags, to compare with, fails: wrong result" in found.message
-
-
-def test_equal_bits_have_one_digest_and_outputs_that_vary_have_none() -> None:
-    def bits(kernel: Kernel) -> float:
+def test_equal_bits_have_one_digest_and_outputs_that_vary_have_none():
+    def bits(kernel):
         return measure_kernel(bound_device(kernel), DATA, JOB).observed[OUTPUT_BITS]
 
     assert 0 < bits(KERNELS["twice"]) == bits(KERNELS["twice"]) != bits(off_by_one_place) > 0
@@ -323,14 +314,11 @@ WANT = np.arange(1, 201)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint32", "int64", "float16", "float32", "complex64"])
-def test_output_that_is_added_to_is_told_from_other_wrong_ones(dtype: str) -> None:
+def test_output_that_is_added_to_is_told_from_other_wrong_ones(dtype):
     before, want = FILLS[0], WANT.astype(dtype)
     fill = before.array(want.shape, want.dtype)
-
-    def is_added(found: Array) -> bool:
-        return "plus the expected value" in why_added("y", found, want, before, 1e-3)
-
-    assert is_added(fill + want)
-    assert not is_added(fill - want)
-    assert not is_added(fill)  # never written
-    assert not is_added(np.where(WANT < 100, fill + want, want + 1))
+    unwritten, some = fill, np.where(WANT < 100, fill + want, want + 1)
+    cases = [(fill + want, True), (fill - want, False), (unwritten, False), (some, False)]
+    for output, is_added in cases:
+        why = why_added("y", output, want, before, 1e-3)
+        assert ("plus the expected value" in why) is is_added

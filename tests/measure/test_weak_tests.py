@@ -1,17 +1,12 @@
 """Tests that a kernel passes without its work are named, where its data show it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from harness.core.records import Input
 from harness.measure.kernels import checks as weak
 from harness.measure.kernels.data import make_kernel_data
 from harness.measure.trial.verify import Tolerance
-from tests.helpers.commands import check, tune
+from tests.helpers.commands import tune
 
 GIVEN = Input({"n": 64})
 
@@ -48,9 +43,7 @@ kernel void weighted(global const float *x, global const float *w, global float 
 EACH = Tolerance()
 
 
-def found(
-    folder: Path, result: str, dtype: str = "float32", more: str = "", within: Tolerance = EACH
-) -> list[str]:
+def weaknesses(folder, result, dtype="float32", more="", within=EACH):
     """The weaknesses of a host module whose reference is this result."""
     path = folder / "host.py"
     path.write_text(HOST.format(result=result, dtype=dtype) + more)
@@ -79,32 +72,32 @@ def found(
         ("100 * x * w // 1", "int32", ""),
     ],
 )
-def test_weak_test_is_named(tmp_path: Path, result: str, dtype: str, weakness: str) -> None:
-    named = found(tmp_path, result, dtype)
+def test_weak_test_is_named(tmp_path, result, dtype, weakness):
+    named = weaknesses(tmp_path, result, dtype)
     assert any(text.startswith(weakness) for text in named) if weakness else not named
 
 
-def test_zeros_that_the_tolerance_of_the_space_lets_pass_are_named(tmp_path: Path) -> None:
-    first, *_ = found(tmp_path, "1e-7 * x * w", within=Tolerance(atol=1e-6))
+def test_zeros_that_the_tolerance_of_the_space_lets_pass_are_named(tmp_path):
+    first, *_ = weaknesses(tmp_path, "1e-7 * x * w", within=Tolerance(atol=1e-6))
     assert first == "a kernel that writes zeros to y would pass. Lower atol, or scale the data"
-    assert not found(tmp_path, "1e-7 * x * w")
+    assert not weaknesses(tmp_path, "1e-7 * x * w")
 
 
-def test_in_out_array_that_no_run_needs_to_change_is_named(tmp_path: Path) -> None:
+def test_in_out_array_that_no_run_needs_to_change_is_named(tmp_path):
     more = 'INOUT = ("x",)\nreference = lambda arguments: {"x": arguments["x"]}\n'
-    (first, *_) = found(tmp_path, "x", more=more)
+    (first, *_) = weaknesses(tmp_path, "x", more=more)
     assert first == "a kernel that leaves x as it is would pass. Choose other data"
 
 
-def test_data_that_no_seed_changes_are_named(tmp_path: Path) -> None:
+def test_data_that_no_seed_changes_are_named(tmp_path):
     more = "made = arguments\narguments = lambda f, _: made(f, np.random.default_rng(0))\n"
-    assert found(tmp_path, "x * w", more=more) == [
+    assert weaknesses(tmp_path, "x * w", more=more) == [
         "arguments() makes the same arrays for every seed, so a kernel that keeps results of "
         "earlier data would pass. Use its `rng`"
     ]
 
 
-def test_reference_that_takes_no_data_of_two_seeds_says_nothing(tmp_path: Path) -> None:
+def test_reference_that_takes_no_data_of_two_seeds_says_nothing(tmp_path):
     # w is the order of x, so one of another seed does not fit.
     more = (
         "made = arguments\n"
@@ -116,33 +109,23 @@ def test_reference_that_takes_no_data_of_two_seeds_says_nothing(tmp_path: Path) 
         "    assert (np.diff(x[w]) >= 0).all()\n"
         "    return {'y': x[w]}\n"
     )
-    assert not found(tmp_path, "0", more=more)
+    assert not weaknesses(tmp_path, "0", more=more)
 
 
-def test_slow_reference_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found(tmp_path, "2 * x")
+def test_slow_reference_is_computed_once(tmp_path, monkeypatch):
+    assert weaknesses(tmp_path, "2 * x")
     monkeypatch.setattr(weak, "REFERENCE_S", 0.0)
-    assert not found(tmp_path, "2 * x")
-
-
-UNREAD = "warning: verify is weak on n=64: a kernel that does not read w would pass: "
+    assert not weaknesses(tmp_path, "2 * x")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("opencl")
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [(check, "--run --compile 0"), (tune, "--test-limit 2 --database r.db")],
-    ids=["check", "tune"],
-)
-def test_command_warns_of_a_weak_test_once_and_passes(
-    command: Callable[..., int], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_warns_of_a_weak_test_once_and_passes(tmp_path, capsys):
     (tmp_path / "weighted.py").write_text(HOST.format(result="2 * x", dtype="float32"))
     (tmp_path / "weighted.cl").write_text(SOURCE)
     (space := tmp_path / "weighted.yaml").write_text(SPACE)
-    more = words.replace("r.db", str(tmp_path / "r.db")).split()
-    assert command([str(space), "--backend", "opencl", *more]) == 0
+    database = str(tmp_path / "r.db")
+    options = ("--backend", "opencl", "--test-limit", "2", "--database", database)
+    assert tune([str(space), *options]) == 0
     printed = " ".join("".join(capsys.readouterr()).split())
-    assert printed.count("verify is weak") == 1
-    assert UNREAD in printed
+    assert printed.count("verify is weak on n=64: a kernel that does not read w") == 1

@@ -3,22 +3,18 @@
 They were written after what is published of agents and of tuned programs that cheat.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.core.errors import HostModuleError
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Outcome
 from harness.measure.programs import building
 from harness.measure.programs.measurer import ProgramMeasurer
-from harness.measure.programs.sandbox import CommandResult, run_command
-from harness.space import ConstrainedSpace, Space
+from harness.measure.programs.sandbox import run_command
+from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats.interleaved import is_shown
 from tests.helpers.fake_kernels import measure_programs_here
@@ -39,16 +35,13 @@ measure: {{repeats: 4, min_repeats: 4, warmup: 1}}
 """
 GIVEN = Input({"n": 1})
 
-Open = Callable[[str], AbstractContextManager[tuple[ProgramMeasurer, Space]]]
-Measure = Callable[[str], Measurement]
-
 
 @pytest.fixture
-def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+def open_zoo(tmp_path, monkeypatch):
     """Opens a space that runs the programs for real, on a clock that only `spend` moves."""
     clock = tmp_path / "clock"
 
-    def clocked(*words: Any) -> CommandResult:
+    def clocked(*words):
         clock.write_text("")
         result = run_command(*words)
         spent_s = sum(map(float, clock.read_text().split()))
@@ -61,7 +54,7 @@ def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     (tmp_path / "home" / "settings_of_user").touch()
 
     @contextmanager
-    def opened(text: str) -> Iterator[tuple[ProgramMeasurer, Space]]:
+    def opened(text):
         text = text.replace("HOME_FOLDER", str(tmp_path / "home")).replace('CLOCK"', f'{clock}"')
         (tmp_path / "zoo.yaml").write_text(text.replace("TEMP_FOLDER", str(tmp_path)))
         spec = load_spec(tmp_path / "zoo.yaml")
@@ -71,28 +64,28 @@ def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     return opened
 
 
-def measure_in(measurer: ProgramMeasurer, space: Space) -> Measure:
+def measure_in(measurer, space):
     """Return what measures one program of the zoo."""
     return lambda who: measurer.measure(space, GIVEN, Config({"WHO": who}), None)
 
 
+def beside_default(measurer, space, who):
+    both = [Config({"WHO": who}), space.default]
+    return measurer.measure_interleaved(space, GIVEN, both, 4, (2, 3))
+
+
 REFUSED = {
     "ends_early": "`took`, expected `1`",
-    "outlived": "1 of its processes still ran when it ended, and harness killed them",
-    "two_times": "matches 2 times in stdout, expected once",
-    "copies_reference": "the program ended with exit status 1, expected 0",
-    "replaces_reference": "stdout is `took`, expected `7`",
-    "zero_output": "is 0, expected 448 +- 0; 16 of 24 elements are wrong",
-    "skipped_tail": "line 7, word 1 of stdout is `took`, expected `7`",
-    "lower_precision": "is 0.3333, expected 0.333333333",
+    "outlived": "1 of its processes still ran",
+    "copies_reference": "exit status 1",
+    "replaces_reference": "`took`, expected `7`",
+    "zero_output": "16 of 24",
+    "skipped_tail": "line 7, word 1",
+    "lower_precision": "is 0.3333",
     "rarely_wrong": "is 27, expected 28",
 }
 
-MADE_UP = {
-    "made_up_2": "no sooner than the default's",
-    "made_up_20": "no sooner than the default's",
-    "own_part": "10.0 ms sooner than the default's",
-}
+MADE_UP = {"made_up_2": "no sooner", "made_up_20": "no sooner", "own_part": "10.0 ms sooner"}
 """Programs that report other times than theirs, and when their processes end."""
 
 REMEMBERED = {"cached": 1, "half_cached": 1, "cached_later": 2}
@@ -102,70 +95,69 @@ measurement."""
 AT_HOME = ("cheating_default", "copies_default", "slows_default")
 """Programs that leave files in the home folder of the user, for one another."""
 
+HONEST = {
+    "honest": 1,
+    "honest_15": 15,
+    "honest_3": 3,
+    "honest_warm": 5,
+    "honest_helper": 5,
+    "honest_settings": 1.77,
+    "honest_home": 1.77,
+    "honest_disturbed": 1.77,
+}
+"""Programs that do all their work, and how much faster than the default they do it."""
 
-def test_every_program_of_the_zoo_is_tried() -> None:
-    honest = {name for name in NAMES if name.startswith("honest")}
-    assert {*REFUSED, *MADE_UP, *REMEMBERED, "replaces_programs", *AT_HOME, *honest} == set(NAMES)
+
+def test_every_program_of_the_zoo_is_tried():
+    others = {"two_times", "replaces_programs", *AT_HOME}
+    assert {*REFUSED, *MADE_UP, *REMEMBERED, *HONEST} | others == set(NAMES)
 
 
-@pytest.mark.parametrize("who", REFUSED)
-def test_cheat_is_refused_with_its_reason(open_zoo: Open, who: str) -> None:
+def test_cheats_are_refused_with_their_reasons(open_zoo):
     with open_zoo(SPACE) as opened:
-        found = measure_in(*opened)(who)
-    is_wrong = who != "two_times"
-    assert found.outcome is (Outcome.WRONG_RESULT if is_wrong else Outcome.LAUNCH_FAILED)
-    assert REFUSED[who] in found.message
+        measure = measure_in(*opened)
+        for who, reason in REFUSED.items():
+            found = measure(who)
+            assert found.outcome is Outcome.WRONG_RESULT, who
+            assert reason in found.message
+        assert measure("two_times").outcome is Outcome.LAUNCH_FAILED
 
 
-@pytest.mark.parametrize("who", MADE_UP)
-def test_made_up_times_are_no_claim_beside_the_default(open_zoo: Open, who: str) -> None:
+def test_made_up_times_are_no_claim_beside_the_default(open_zoo):
     with open_zoo(SPACE) as opened:
-        found, default = beside_default(*opened, who)
-    assert (is_shown(found), is_shown(default)) == (False, True)
-    assert f"but its process ends {MADE_UP[who]}" in found.message
-
-
-def beside_default(measurer: ProgramMeasurer, space: Space, who: str) -> list[Measurement]:
-    both = [Config({"WHO": who}), space.default]
-    return measurer.measure_interleaved(space, GIVEN, both, 4, (2, 3))
+        for who, end in MADE_UP.items():
+            found, default = beside_default(*opened, who)
+            assert (is_shown(found), is_shown(default)) == (False, True)
+            assert end in found.message
 
 
 @pytest.mark.parametrize("who", REMEMBERED)
-def test_a_seed_finds_what_a_program_remembers(open_zoo: Open, who: str) -> None:
+def test_a_seed_finds_what_a_program_remembers(open_zoo, who):
     text = SPACE.replace('.sh"]', '.sh", "{seed}"]').replace(
         "inputs:", f"verify: {{against: {{host: {ZOO}/check.py}}}}\ninputs:"
     )
     with open_zoo(text) as opened:
         measure = measure_in(*opened)
-        assert measure("honest").outcome is Outcome.OK
-        *others, found = [measure(who) for _ in range(REMEMBERED[who])]
-    assert {each.outcome for each in others} <= {Outcome.OK}
+        for _ in range(REMEMBERED[who] - 1):
+            assert measure(who).outcome is Outcome.OK
+        found = measure(who)
     assert found.outcome is Outcome.WRONG_RESULT
     assert "third 0.333333333` is not there" in found.message
 
 
-@pytest.mark.parametrize(
-    ("who", "speedup"),
-    [
-        ("honest_15", 15),
-        ("honest_3", 3),
-        ("honest_warm", 5),
-        ("honest_helper", 5),
-        ("honest_settings", 1.77),
-        ("honest_home", 1.77),
-        ("honest_disturbed", 1.77),
-    ],
-)
-def test_honest_twin_is_as_fast_as_it_says(open_zoo: Open, who: str, speedup: float) -> None:
+def test_honest_programs_are_as_fast_as_they_say(open_zoo):
     with open_zoo(SPACE) as opened:
         measure = measure_in(*opened)
-        alone, (beside, _) = measure(who), beside_default(*opened, who)
-        assert {alone.outcome, beside.outcome} == {Outcome.OK}, alone.message + beside.message
-        assert measure("honest").time_s / alone.time_s == pytest.approx(speedup, rel=0.02)
-        assert is_shown(beside)
+        default = measure("honest")
+        for who, speedup in HONEST.items():
+            found = measure(who)
+            assert found.outcome is Outcome.OK, found.message
+            assert default.time_s / found.time_s == pytest.approx(speedup, rel=0.02), who
+            interleaved, _ = beside_default(*opened, who)
+            assert is_shown(interleaved), interleaved.message
 
 
-def test_a_program_finds_no_reference_and_no_other_program_to_replace(open_zoo: Open) -> None:
+def test_a_program_finds_no_reference_and_no_other_program_to_replace(open_zoo):
     with open_zoo(SPACE) as opened:
         measure_in(*opened)("replaces_reference")
         found, default = beside_default(*opened, "replaces_programs")
@@ -174,20 +166,21 @@ def test_a_program_finds_no_reference_and_no_other_program_to_replace(open_zoo: 
 
 
 def test_program_finds_nothing_at_home_that_an_earlier_run_has_left(
-    open_zoo: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    open_zoo, tmp_path, monkeypatch
+):
     home = tmp_path / "home"
     monkeypatch.setenv("HOME", str(home))
     text = SPACE.replace("default: honest", "default: cheating_default")
     with open_zoo(text.replace('HOME: "HOME_FOLDER", ', "")) as opened:
         measure = measure_in(*opened)
-        found = [measure(who) for who in (*AT_HOME, "cheating_default")]
-    assert [each.outcome for each in found] == [Outcome.OK] * 4
-    assert [each.time_s for each in found] == pytest.approx([0.1] * 4)
+        for who in (*AT_HOME, "cheating_default"):
+            found = measure(who)
+            assert found.outcome is Outcome.OK, found.message
+            assert found.time_s == pytest.approx(0.1)
     assert [path.name for path in home.iterdir()] == ["settings_of_user"]
 
 
-def test_default_without_its_home_folder(open_zoo: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_without_its_home_folder(open_zoo, monkeypatch):
     monkeypatch.setenv("HOME", "/home/user")
     text = SPACE.replace("default: honest", "default: honest_home")
     with (
@@ -197,7 +190,7 @@ def test_default_without_its_home_folder(open_zoo: Open, monkeypatch: pytest.Mon
         measure_in(*opened)("honest")
 
 
-def test_home_folder_is_of_desktops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_folder_is_of_desktops(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/home/user/.cache")
     found = building.home_variables(tmp_path)

@@ -13,7 +13,7 @@ from harness.core.records import Input
 from harness.models import transfer_prior
 from harness.models.config_points import ConfigEncoder
 from harness.models.transfer_prior import Prior, SourceTask, TransferData
-from harness.space import ConstrainedSpace, PointArray, Space
+from harness.space import ConstrainedSpace, PointArray
 from harness.space_file import Parameter
 
 Array = npt.NDArray[np.float64]
@@ -30,76 +30,73 @@ ALL: PointArray = np.array(
 HERE = Input({"m": 64, "n": 1024})
 
 
-def times_s(positions: PointArray, best: int = 1) -> Array:
+def times_s(positions, best=1):
     """Best where A stands at a position, B is 3 and C is y."""
-    steps = np.abs(positions - np.array([best, 2, 1])) @ np.array([1.0, 0.3, 0.5])
-    found: Array = 1e-3 * (1 + steps)
-    return found
+    return 1e-3 * (1 + np.abs(positions - [best, 2, 1]) @ [1.0, 0.3, 0.5])
 
 
-def learnt(*sources: SourceTask, space: Space = SPACE, given: Input = HERE) -> Prior:
+def learnt(*sources, space=SPACE, given=HERE):
     encoder = ConfigEncoder(space.parameters)
     return Prior(space, encoder, TransferData(given, sources), np.random.default_rng(3))
 
 
-@pytest.mark.parametrize("first_s", [4.0, np.inf])
-def test_slowdowns_are_over_the_best_and_failures_as_slow_as_the_slowest(first_s: float) -> None:
-    source = SourceTask(ALL[:3], np.array([first_s, 1.0, 4.0]))
-    assert source.slowdowns.tolist() == pytest.approx(np.log([4, 1, 4]))
+def test_slowdowns_are_over_the_best_and_failures_as_slow_as_the_slowest():
+    for first_s in (4.0, np.inf):
+        source = SourceTask(ALL[:3], np.array([first_s, 1.0, 4.0]))
+        assert source.slowdowns.tolist() == pytest.approx(np.log([4, 1, 4]))
 
 
-def test_training_data_is_reproduced_whatever_the_unit_of_the_other_device() -> None:
+def test_training_data_is_reproduced_whatever_the_unit_of_the_other_device():
     source = SourceTask(ALL, 50 * times_s(ALL))
     np.testing.assert_allclose(learnt(source).expect(ALL), source.slowdowns, atol=1e-6)
 
 
-def test_other_configurations_are_interpolated() -> None:
-    known = ALL[np.arange(len(ALL)) % 4 != 1]
-    others = ALL[np.arange(len(ALL)) % 4 == 1]
-    guessed = learnt(SourceTask(known, times_s(known))).expect(others)
+def test_other_configurations_are_interpolated():
+    others = ALL[1::4]
+    measured = np.delete(ALL, np.s_[1::4], axis=0)
+    guessed = learnt(SourceTask(measured, times_s(measured))).expect(others)
     assert np.corrcoef(guessed, times_s(others))[0, 1] > 0.8
 
 
-def test_leaders_are_distinct_and_in_the_order_of_what_is_expected() -> None:
+def test_leaders_are_distinct_and_in_the_order_of_what_is_expected():
     other_device = SourceTask(ALL, 2 * times_s(ALL))
     found = learnt(SourceTask(ALL, times_s(ALL)), other_device)
     assert len(found.leaders) == len(np.unique(found.leaders, axis=0)) == len(ALL)
     assert found.leaders[0].tolist() == [1, 2, 1]
-    expected = found.expect(found.leaders)
-    assert (np.diff(expected) >= 0).all()
+    assert (np.diff(found.expect(found.leaders)) >= 0).all()
 
 
-@pytest.mark.parametrize(
-    ("constraints", "rows", "leaders"),
-    [(["A * B <= 4", "C != 'y'"], len(ALL), 14), (["A == 8"], 15, 0)],
-)
-def test_leaders_are_legal_in_the_space(constraints: list[str], rows: int, leaders: int) -> None:
-    space = ConstrainedSpace(PARAMETERS, list(map(Expression, constraints)))
-    found = learnt(SourceTask(ALL[:rows], times_s(ALL[:rows])), space=space).leaders
-    assert len(found) == leaders
-    assert space.are_legal(found).all()
+def test_leaders_are_legal_in_the_space():
+    for constraints, rows, leaders in (
+        (["A * B <= 4", "C != 'y'"], len(ALL), 14),
+        (["A == 8"], 15, 0),
+    ):
+        space = ConstrainedSpace(PARAMETERS, list(map(Expression, constraints)))
+        found = learnt(SourceTask(ALL[:rows], times_s(ALL[:rows])), space=space).leaders
+        assert len(found) == leaders
+        assert space.are_legal(found).all()
 
 
 # ------------------------------------------------------------------------------ inputs
 
 
-def of_input(given: Input | None, best: int) -> SourceTask:
+def of_input(given, best):
     return SourceTask(ALL, times_s(ALL, best), given)
 
 
-@pytest.mark.parametrize(("given", "best"), [((64, 4096), 0), ((4096, 64), 3)])
-def test_the_input_that_is_more_like_this_one_counts(given: tuple[int, int], best: int) -> None:
-    wide, tall = Input({"m": 64, "n": 8192}), Input({"m": 8192, "n": 64})
-    here = Input(dict(zip("mn", given, strict=True)))
-    found = learnt(of_input(wide, 0), of_input(tall, 3), given=here)
-    assert found.leaders[0].tolist() == [best, 2, 1]
+def test_the_input_that_is_more_like_this_one_counts():
+    for given, best in (((64, 4096), 0), ((4096, 64), 3)):
+        wide, tall = Input({"m": 64, "n": 8192}), Input({"m": 8192, "n": 64})
+        here = Input(dict(zip("mn", given, strict=True)))
+        found = learnt(of_input(wide, 0), of_input(tall, 3), given=here)
+        assert found.leaders[0].tolist() == [best, 2, 1]
 
 
-@pytest.mark.parametrize("given", [HERE, None])
-def test_where_a_source_has_no_input_differing_ones_are_averaged(given: Input | None) -> None:
-    one, other = of_input(given, 0), of_input(None, 2)
-    mean = (one.slowdowns + other.slowdowns) / 2
-    np.testing.assert_allclose(learnt(one, other).expect(ALL), mean, atol=1e-6)
+def test_where_a_source_has_no_input_differing_ones_are_averaged():
+    for given in (HERE, None):
+        one, other = of_input(given, 0), of_input(None, 2)
+        mean = (one.slowdowns + other.slowdowns) / 2
+        np.testing.assert_allclose(learnt(one, other).expect(ALL), mean, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +104,7 @@ def test_where_a_source_has_no_input_differing_ones_are_averaged(given: Input | 
     [{"m": 64, "n": 0}, {"m": -3, "n": 1024}, {"m": 64, "n": "wide"}, {"m": 0.5, "n": 2**40}],
     ids=str,
 )
-def test_an_input_may_have_other_features(features: dict[str, int | float | str]) -> None:
+def test_an_input_may_have_other_features(features):
     """No logarithm, no ratio and no number need exist of what this input alone has."""
     found = learnt(of_input(HERE, 1), of_input(Input({"m": 1, "n": 2}), 1), given=Input(features))
     assert found.leaders[0].tolist() == [1, 2, 1]
@@ -116,7 +113,7 @@ def test_an_input_may_have_other_features(features: dict[str, int | float | str]
 # --------------------------------------------------------------------------- amounts
 
 
-def test_of_too_many_rows_the_fastest_and_some_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_rows_the_fastest_and_some_are_taken(monkeypatch):
     monkeypatch.setattr(transfer_prior, "MOST_ROWS", 20)
     monkeypatch.setattr(transfer_prior, "_FASTEST_ROWS", 8)
     source = SourceTask(ALL, times_s(ALL))
@@ -127,12 +124,12 @@ def test_of_too_many_rows_the_fastest_and_some_are_taken(monkeypatch: pytest.Mon
     assert times_s(leaders).max() > 3e-3
 
 
-def test_one_configuration_is_enough() -> None:
+def test_one_configuration_is_enough():
     found = learnt(SourceTask(ALL[7:8], np.array([1e-3])))
     assert found.leaders.tolist() == ALL[7:8].tolist()
     assert found.expect(ALL).tolist() == [0.0] * len(ALL)
 
 
-def test_the_same_random_numbers_fit_the_same_forest() -> None:
+def test_the_same_random_numbers_fit_the_same_forest():
     sources = SourceTask(ALL[::3], times_s(ALL[::3])), of_input(None, 2)
     assert (learnt(*sources).expect(ALL) == learnt(*sources).expect(ALL)).all()

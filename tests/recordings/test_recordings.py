@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from harness.core.errors import RecordingError, SpecError, UsageError
-from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.recordings import files
-from harness.recordings.recording import Recording
 from harness.recordings.replay import ListedSpace, read_recording, recording_spec
 from tests.helpers.commands import dispatch
 from tests.helpers.commands import replay as replay_command
@@ -28,7 +27,7 @@ GIVEN = Input({"problem_size_x": 64, "problem_size_y": 32})
 Entries = Iterable[Mapping[str, Any]]
 
 
-def cache_of(entries: Entries, **changes: Any) -> dict[str, Any]:
+def cache_of(entries, **changes):
     """A Kernel Tuner cache of two parameters and a constant."""
     listed = {"BX": [32, 16, 64], "TILE": [1, 2, 4], "FIXED": [15]}
     data = {
@@ -46,97 +45,86 @@ def cache_of(entries: Entries, **changes: Any) -> dict[str, Any]:
     return {name: value for name, value in (data | changes).items() if value is not None}
 
 
-def entry(bx: Value, tile: Value, time: Any, **more: Any) -> dict[str, Any]:
+def entry(bx, tile, time, **more):
     return {"BX": bx, "TILE": tile, "time": time, **more}
 
 
-def config(bx: Value, tile: Value) -> Config:
+def config(bx, tile):
     return Config({"BX": bx, "TILE": tile, "FIXED": 15})
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "recording.json"
 
 
-def read(path: Path, data: Any) -> Recording:
+def read(path, data):
     """The recording of JSON data."""
     path.write_text(data if isinstance(data, str) else json.dumps(data))
     return read_recording(path)
 
 
-def only(recorded: Recording) -> Measurement:
+def timed(config, *samples_s, problem=GIVEN):
+    return Measurement(config, problem, Outcome.OK, Timing(samples_s, StopReason.RECORDED))
+
+
+def only(recorded):
     (measurement,) = recorded.measurements.values()
     return measurement
 
 
-def values(recorded: Recording) -> dict[str, tuple[str, list[Value]]]:
+def values(recorded):
     return {p.name: (p.kind, list(p.values)) for p in recorded.parameters}
 
 
 # ---------------------------------------------------------------- Kernel Tuner
 
 
-def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path: Path) -> None:
+def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path):
     recorded = read(path, cache_of([entry(16, 2, 2.0, times=[1.0, 3.0]), entry(32, 1, 8.0)]))
     assert values(recorded) == {
         "BX": ("ordered", [16, 32]),
         "TILE": ("ordered", [1, 2]),
         "FIXED": ("ordered", [15]),
     }
-    timings = [(1e-3, 3e-3), (8e-3,)]
-    expected = [
-        Measurement(c, GIVEN, Outcome.OK, Timing(t, StopReason.RECORDED))
-        for c, t in zip([config(16, 2), config(32, 1)], timings, strict=True)
+    assert list(recorded.measurements.values()) == [
+        timed(config(16, 2), 1e-3, 3e-3),
+        timed(config(32, 1), 8e-3),
     ]
-    assert list(recorded.measurements.values()) == expected
     assert (recorded.title, recorded.device, recorded.notes) == ("a kernel", "a GPU", ())
 
 
 @pytest.mark.parametrize(
-    ("time", "outcome", "message"),
+    ("time", "outcome", "word"),
     [
-        ("InvalidConfig", Outcome.LAUNCH_FAILED, "InvalidConfig, as recorded"),
-        ("CompilationFailedConfig", Outcome.BUILD_FAILED, "CompilationFailedConfig, as recorded"),
-        ("RuntimeFailedConfig", Outcome.LAUNCH_FAILED, "RuntimeFailedConfig, as recorded"),
-        ({"__error__": "InvalidConfig"}, Outcome.LAUNCH_FAILED, "InvalidConfig, as recorded"),
-        (float("nan"), Outcome.LAUNCH_FAILED, "the recorded time is nan, which marks a failure"),
-        (1e20, Outcome.LAUNCH_FAILED, "the recorded time is 1e+20, which marks a failure"),
+        ("InvalidConfig", Outcome.LAUNCH_FAILED, "InvalidConfig"),
+        ("CompilationFailedConfig", Outcome.BUILD_FAILED, "CompilationFailedConfig"),
+        ("RuntimeFailedConfig", Outcome.LAUNCH_FAILED, "RuntimeFailedConfig"),
+        ({"__error__": "InvalidConfig"}, Outcome.LAUNCH_FAILED, "InvalidConfig"),
+        (float("nan"), Outcome.LAUNCH_FAILED, "nan"),
+        (1e20, Outcome.LAUNCH_FAILED, "1e+20"),
     ],
     ids=str,
 )
-def test_failed_entry_is_an_outcome_with_a_message(
-    path: Path, time: Any, outcome: Outcome, message: str
-) -> None:
+def test_failed_entry_is_an_outcome_with_a_message(path, time, outcome, word):
     # Samples of a failed entry are of no use: Kernel Tuner leaves some behind.
-    found = only(read(path, cache_of([entry(16, 1, time, times=[1.0])])))
-    assert found == Measurement(config(16, 1), GIVEN, outcome, message=message)
+    measured = only(read(path, cache_of([entry(16, 1, time, times=[1.0])])))
+    assert measured == Measurement(config(16, 1), GIVEN, outcome, message=measured.message)
+    assert word in measured.message
 
 
-def test_samples_count_where_the_time_is_their_mean_or_median(path: Path) -> None:
+def test_samples_count_where_the_time_is_their_mean_or_median(path):
     recorded = read(path, cache_of([entry(16, 1, 50.0, times=[1.0, 1.0])]))
-    assert only(recorded).time_s == 50e-3
-    assert recorded.notes == (
-        "`time` is neither mean nor median of `times` in 1 entries; there it is the only sample",
-    )
-    timing = only(read(path, cache_of([entry(16, 1, 2.0, times=[1.0, 2.0, 9.0])]))).timing
-    assert timing is not None
-    assert timing.samples_s == (1e-3, 2e-3, 9e-3)
+    assert only(recorded) == timed(config(16, 1), 50e-3)
+    (note,) = recorded.notes
+    assert "in 1 entries" in note
+    averaged = only(read(path, cache_of([entry(16, 1, 2.0, times=[1.0, 2.0, 9.0])])))
+    assert averaged == timed(config(16, 1), 1e-3, 2e-3, 9e-3)
 
 
-def test_cache_without_keys_takes_the_order_of_the_parameters(path: Path) -> None:
+def test_cache_without_keys_takes_the_order_of_the_parameters(path):
     recorded = read(path, cache_of([entry(16, 1, 1.0)], tune_params_keys=None))
     assert [p.name for p in recorded.parameters] == ["BX", "TILE", "FIXED"]
-
-
-def test_a_recording_has_no_kernel_to_dispatch(
-    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path.write_text(json.dumps(cache_of([entry(16, 1, 1.0), entry(32, 2, 2.0)])))
-    database = str(tmp_path / "replayed.db")
-    assert replay_command([str(path), "--database", database]) == 0
-    assert dispatch([database, "-o", str(tmp_path / "out")]) == 2
-    assert "is a recording, which has no kernel to dispatch" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -149,13 +137,13 @@ def test_a_recording_has_no_kernel_to_dispatch(
     ],
     ids=str,
 )
-def test_problem_size_is_the_input(path: Path, size: Any, problem: dict[str, Value]) -> None:
+def test_problem_size_is_the_input(path, size, problem):
     recorded = read(path, cache_of([entry(16, 1, 1.0)], problem_size=size))
     assert list(recorded.tables) == [Input(problem)]
     assert recorded.features == tuple(problem)
 
 
-def test_values_that_are_no_scale_keep_the_order_that_is_listed(path: Path) -> None:
+def test_values_that_are_no_scale_keep_the_order_that_is_listed(path):
     listed = {"BX": ["row", "block", "tile"], "TILE": [True, False], "FIXED": [15]}
     entries = [entry("tile", True, 1.0), entry("row", False, 2.0)]
     recorded = read(path, cache_of(entries, tune_params=listed))
@@ -163,17 +151,10 @@ def test_values_that_are_no_scale_keep_the_order_that_is_listed(path: Path) -> N
     assert values(recorded)["TILE"] == ("boolean", [False, True])
 
 
-def test_gzip_is_unpacked(tmp_path: Path) -> None:
-    packed = tmp_path / "kept.json.gz"
-    packed.write_bytes(gzip.compress(json.dumps(cache_of([entry(16, 1, 1.0)])).encode()))
-    recorded = read_recording(packed)
-    assert (recorded.name, only(recorded).time_s) == ("kept", 1e-3)
-
-
 # -------------------------------------------------------------------------- T4
 
 
-def result(bx: Value = 16, **changes: Any) -> dict[str, Any]:
+def result(bx=16, **changes):
     """A T4 result as Kernel Tuner writes it."""
     made: dict[str, Any] = {
         "timestamp": "2024-01-01 00:00:00",
@@ -187,38 +168,34 @@ def result(bx: Value = 16, **changes: Any) -> dict[str, Any]:
     return {name: value for name, value in (made | changes).items() if value is not None}
 
 
-def t4_of(*results: Any, **more: Any) -> dict[str, Any]:
+def t4_of(*results, **more):
     return {"results": list(results), "schema_version": "1.0.0", **more}
 
 
-def test_t4_of_kernel_tuner_is_in_milliseconds(path: Path) -> None:
+def test_t4_of_kernel_tuner_is_in_milliseconds(path):
     found = only(read(path, t4_of(result())))
     assert found.timing == Timing((2e-3, 4e-3), StopReason.RECORDED)
 
 
-@pytest.mark.parametrize("unit", ["seconds", "milliseconds", "microseconds", "nanoseconds"])
-def test_t4_states_its_unit_of_time(path: Path, unit: str) -> None:
-    per_s = {"seconds": 1, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}[unit]
-    found = only(read(path, t4_of(result(measurements=[]), metadata={"timeunit": unit})))
-    assert found.time_s == pytest.approx(3 / per_s)
+def test_t4_states_its_unit_of_time(path):
+    per_s = {"seconds": 1, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
+    for unit, count in per_s.items():
+        measured = only(read(path, t4_of(result(measurements=[]), metadata={"timeunit": unit})))
+        assert measured.time_s == pytest.approx(3 / count)
 
 
-@pytest.mark.parametrize(
-    ("invalidity", "outcome"),
-    [
-        ("constraints", Outcome.LAUNCH_FAILED),
-        ("compile", Outcome.BUILD_FAILED),
-        ("runtime", Outcome.LAUNCH_FAILED),
-        ("correctness", Outcome.WRONG_RESULT),
-        ("timeout", Outcome.TIMEOUT),
-    ],
-)
-def test_t4_states_what_failed(path: Path, invalidity: str, outcome: Outcome) -> None:
-    found = only(read(path, t4_of(result(invalidity=invalidity))))
-    assert (found.outcome, found.message) == (outcome, f"{invalidity}, as recorded")
-
-
-def test_t4_result_that_is_not_correct_is_wrong(path: Path) -> None:
+def test_t4_states_what_failed(path):
+    outcomes = {
+        "constraints": Outcome.LAUNCH_FAILED,
+        "compile": Outcome.BUILD_FAILED,
+        "runtime": Outcome.LAUNCH_FAILED,
+        "correctness": Outcome.WRONG_RESULT,
+        "timeout": Outcome.TIMEOUT,
+    }
+    for invalidity, outcome in outcomes.items():
+        measured = only(read(path, t4_of(result(invalidity=invalidity))))
+        assert measured.outcome is outcome
+        assert invalidity in measured.message
     assert only(read(path, t4_of(result(correctness=0)))).outcome is Outcome.WRONG_RESULT
 
 
@@ -234,7 +211,7 @@ outcome: {column: status, message: log, ok: [passed], build_failed: [no build], 
 HEADER = "n,BX,KIND,run 1,run 2,status,log"
 
 
-def read_rows(folder: Path, *rows: str, mapping: str = MAPPING, header: str = HEADER) -> Recording:
+def read_rows(folder, *rows, mapping=MAPPING, header=HEADER):
     """The recording of CSV rows."""
     path = folder / "recording.csv"
     path.write_text("\n".join([header, *rows]) + "\n")
@@ -242,102 +219,90 @@ def read_rows(folder: Path, *rows: str, mapping: str = MAPPING, header: str = HE
     return read_recording(path)
 
 
-def test_a_column_that_the_mapping_does_not_name_is_refused(tmp_path: Path) -> None:
+def test_a_column_that_the_mapping_does_not_name_is_refused(tmp_path):
     row, header = "64,16,row,1.5,2.5,passed,,NCHW", f"{HEADER},layout"
-    with pytest.raises(RecordingError, match=r"does not say what the column layout of .*`ignore`"):
+    with pytest.raises(RecordingError, match=r"layout .*`ignore`"):
         read_rows(tmp_path, row, header=header)
     mapping = f"{MAPPING}ignore: [layout]\n"
     assert len(read_rows(tmp_path, row, header=header, mapping=mapping).measurements) == 1
 
 
-def test_mapping_names_the_columns(tmp_path: Path) -> None:
+def test_mapping_names_the_columns(tmp_path):
     recorded = read_rows(tmp_path, "64,16,row,1.5,2.5,passed,", "64,8,tile,,,no build,line 3")
     problem = Input({"n": 64})
-    timing = Timing((1.5e-3, 2.5e-3), StopReason.RECORDED)
     one, other = Config({"BX": 16, "KIND": "row"}), Config({"BX": 8, "KIND": "tile"})
-    assert dict(recorded.measurements) == {
-        (problem, one): Measurement(one, problem, Outcome.OK, timing),
-        (problem, other): Measurement(other, problem, Outcome.BUILD_FAILED, message="line 3"),
-    }
+    assert list(recorded.measurements.values()) == [
+        timed(one, 1.5e-3, 2.5e-3, problem=problem),
+        Measurement(other, problem, Outcome.BUILD_FAILED, message="line 3"),
+    ]
     assert values(recorded) == {"BX": ("ordered", [8, 16]), "KIND": ("enum", ["row", "tile"])}
     assert (recorded.device, recorded.features) == ("GTX 680", ("n",))
 
 
-def test_rows_of_one_configuration_are_samples_and_one_failure_is_all(tmp_path: Path) -> None:
+def test_rows_of_one_configuration_are_samples_and_one_failure_is_all(tmp_path):
     same, failed = "64,16,row,1,2,passed,", "64,16,row,,,,"
-    assert only(read_rows(tmp_path, same, same)).timing == Timing(
-        (1e-3, 2e-3, 1e-3, 2e-3), StopReason.RECORDED
-    )
+    timing = only(read_rows(tmp_path, same, same)).timing
+    assert timing == Timing((1e-3, 2e-3, 1e-3, 2e-3), StopReason.RECORDED)
     for rows in itertools.permutations([same, failed]):
         assert only(read_rows(tmp_path, *rows)).outcome is Outcome.CRASHED
 
 
-def test_column_is_numbers_only_where_all_of_it_is(tmp_path: Path) -> None:
+def test_column_is_numbers_only_where_all_of_it_is(tmp_path):
     recorded = read_rows(tmp_path, "64,12e4,row,1,1,passed,", "64,9f0c,row,1,1,passed,")
     assert values(recorded)["BX"] == ("enum", ["12e4", "9f0c"])
 
 
-def test_listed_values_say_what_cells_mean(tmp_path: Path) -> None:
-    mapping = MAPPING.replace("[BX, KIND]", '{BX: ["1", null], KIND: [2.0, 4.0]}')
-    recorded = read_rows(tmp_path, "64,1,2,1,1,passed,", "64,absent,4,1,1,passed,", mapping=mapping)
-    assert values(recorded) == {"BX": ("enum", ["1", None]), "KIND": ("ordered", [2.0, 4.0])}
+def test_listed_values_say_what_cells_mean(tmp_path):
+    mapping = MAPPING.replace("[BX, KIND]", '{BX: ["1", null], KIND: [2, 4]}')
+    rows = ["64,1,2,1,1,passed,", "64,absent,4,1,1,passed,", "64,absent,4.0,2,2,passed,"]
+    recorded = read_rows(tmp_path, *rows, mapping=mapping)
+    assert values(recorded) == {"BX": ("enum", ["1", None]), "KIND": ("ordered", [2, 4])}
+    assert [m.timing and m.timing.count for m in recorded.measurements.values()] == [2, 4]
 
 
-def test_listed_value_may_be_written_in_several_ways(tmp_path: Path) -> None:
-    mapping = MAPPING.replace("[BX, KIND]", "{BX: [16], KIND: [row]}")
-    rows = ["64,16,row,1,1,passed,", "64,16.0,row,2,2,passed,"]
-    found = only(read_rows(tmp_path, *rows, mapping=mapping))
-    assert found.timing == Timing((1e-3, 1e-3, 2e-3, 2e-3), StopReason.RECORDED)
-
-
-@pytest.mark.parametrize("cell", ["", "nan", "0", "200000", "-1"])
-def test_time_that_is_missing_or_out_of_bounds_is_a_failure(tmp_path: Path, cell: str) -> None:
+def test_time_that_is_missing_or_out_of_bounds_is_a_failure(tmp_path):
     mapping = MAPPING.replace("unit: ms", "unit: ms, least: 1.0e-9, most: 1.0e+5")
-    found = only(read_rows(tmp_path, f"64,16,row,1,{cell},passed,", mapping=mapping))
-    assert found.outcome is Outcome.LAUNCH_FAILED
-    assert found.message == f"run 2 is {cell or 'empty'}, which is no time"
+    for cell in ("", "nan", "0", "200000", "-1"):
+        measured = only(read_rows(tmp_path, f"64,16,row,1,{cell},passed,", mapping=mapping))
+        assert measured.outcome is Outcome.LAUNCH_FAILED
+        assert f"run 2 is {cell or 'empty'}" in measured.message
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
+    ("row", "fact"),
     [
-        ("64,16,row,fast,1,passed,", ":2: run 1 is 'fast'; it must be a time"),
-        ("64,16,row,0,1,passed,", ":2: run 1 is '0'; it must be a time above 0, unless times.l"),
-        ("64,16,row,1,1,good,", ":2: status is 'good'; it must be one of 'passed'"),
+        ("64,16,row,fast,1,passed,", ":2: run 1 is 'fast'"),
+        ("64,16,row,0,1,passed,", ":2: run 1 is '0'"),
+        ("64,16,row,1,1,good,", ":2: status is 'good'"),
         ("64,16,row,1", ":2: has 4 cells, the header has 7"),
     ],
 )
-def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, message: str) -> None:
-    with pytest.raises(RecordingError) as error:
+def test_row_that_does_not_fit_says_where(tmp_path, row, fact):
+    with pytest.raises(RecordingError, match=fact):
         read_rows(tmp_path, row)
-    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("key", "change", "fact"),
     [
-        (("times:", "time:"), "`time` is not a key here; did you mean `times`?"),
-        (("[BX, KIND]", "[]"), "recording.mapping.yaml:2: parameters: must not be empty"),
-        (("[n]", "n"), "yaml:3: features: must be a list such as [a, b], but got"),
-        (("build_failed", "build_fail"),
-         "outcome: `build_fail` is not a key here; did you mean `build_failed`?"),
+        ("times:", "time:", "`times`"),
+        ("[BX, KIND]", "[]", "yaml:2: parameters"),
+        ("[n]", "n", "yaml:3: features"),
+        ("build_failed", "build_fail", "outcome: .*`build_failed`"),
     ],
-    ids=str,
-)  # fmt: skip
-def test_a_mappings_fault_says_where(tmp_path: Path, change: tuple[str, str], message: str) -> None:
-    with pytest.raises(SpecError) as error:
-        read_rows(tmp_path, "64,16,row,1,1,passed,", mapping=MAPPING.replace(*change))
-    assert message in str(error.value)
+)
+def test_a_mappings_fault_says_where(tmp_path, key, change, fact):
+    with pytest.raises(SpecError, match=fact):
+        read_rows(tmp_path, "64,16,row,1,1,passed,", mapping=MAPPING.replace(key, change))
 
 
-def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
+def test_csv_without_a_mapping_says_what_to_write(tmp_path):
     path, header = tmp_path / "recording.csv.gz", "WIDTH,true,time 1 (us),outcome"
     path.write_bytes(gzip.compress(f"{header}\n16,row,1.5,ok\n16,tile,,crashed\n".encode()))
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match="--mapping") as error:
         read_recording(path)
-    message, named = str(error.value), tmp_path / "recording.mapping.yaml"
-    assert f"{named} is missing. Write it, or name another file with --mapping:" in message
-    completed = message.split("\n\n")[1]
+    named, completed = tmp_path / "recording.mapping.yaml", str(error.value).split("\n\n")[1]
+    assert str(named) in str(error.value)
     for column, old, new in (
         ("time 1 (us)", "columns: [], unit: ms", 'columns: ["time 1 (us)"], unit: us'),
         ("outcome", "column: null", "column: outcome"),
@@ -348,24 +313,22 @@ def test_csv_without_a_mapping_says_what_to_write(tmp_path: Path) -> None:
     assert values(recorded) == {"WIDTH": ("ordered", [16]), "true": ("enum", ["row", "tile"])}
     one, other = recorded.measurements.values()
     assert one.timing == Timing((1.5e-6,), StopReason.RECORDED)
-    assert (other.outcome, other.message) == (Outcome.CRASHED, "crashed, as recorded")
+    assert other.outcome is Outcome.CRASHED
 
 
-def test_a_file_that_is_no_mapping_is_named_by_its_kind(tmp_path: Path) -> None:
+def test_a_file_that_is_no_mapping_is_named_by_its_kind(tmp_path):
     path, other = tmp_path / "recording.csv", tmp_path / "other"
     path.write_text(f"{HEADER}\n")
     for content, kind in ((b"SQLite format 3\0", "a results database"), (b"{}", "JSON")):
         other.write_bytes(content)
-        with pytest.raises(UsageError, match=rf"{re.escape(str(other))} is {kind}\. Write it"):
+        with pytest.raises(UsageError, match=rf"{other} is {kind}"):
             read_recording(path, other)
 
 
-def test_yaml_is_no_recording(tmp_path: Path) -> None:
+def test_yaml_is_no_recording(tmp_path):
     path = tmp_path / "space.yaml"
     path.write_text(MAPPING)
-    with pytest.raises(
-        RecordingError, match=r"is YAML, .* To tune a space: python -m harness tune"
-    ):
+    with pytest.raises(RecordingError, match="YAML"):
         read_recording(path)
 
 
@@ -373,140 +336,117 @@ def test_yaml_is_no_recording(tmp_path: Path) -> None:
 
 
 ONE = [entry(16, 1, 1.0)]
-NAN, INF = float("nan"), float("inf")
+INF = float("inf")
 HOURS = {"name": "time", "value": 1, "unit": "h"}
 
 
-def timed(samples: Any) -> dict[str, Any]:
+def timed_cache(samples):
     """A cache of one entry with these samples."""
     return cache_of([entry(16, 1, 1.0, times=samples)])
 
 
-def t4_with(**changes: Any) -> dict[str, Any]:
+def t4_with(**changes):
     """Two T4 results, of which the second is changed."""
     return t4_of(result(), result(**changes))
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "fact"),
     [
-        (cache_of(ONE, tune_params=3), "tune_params: must be a mapping of keys to values, but got"),
-        (cache_of(ONE, tune_params={"BX": 3}), "tune_params: BX: must be a list such as [a, b],"),
-        (cache_of(ONE, tune_params_keys=[1]), "tune_params_keys: 0: must be a text, but got 1"),
-        (cache_of(ONE, tune_params_keys=[]), "names no parameter; there is nothing to search"),
-        (cache_of(ONE, tune_params_keys=["a/b"]), "'a/b' cannot be a parameter's or feature's"),
-        (cache_of(ONE, tune_params_keys=["BX", "BX"]), "names BX twice among parameters and fea"),
+        (cache_of(ONE, tune_params=3), "tune_params: must be a mapping"),
+        (cache_of(ONE, tune_params={"BX": 3}), "tune_params: BX: must be a list"),
+        (cache_of(ONE, tune_params_keys=[1]), "tune_params_keys: 0: must be a text"),
+        (cache_of(ONE, tune_params_keys=[]), "names no parameter"),
+        (cache_of(ONE, tune_params_keys=["a/b"]), "'a/b'"),
+        (cache_of(ONE, tune_params_keys=["BX", "BX"]), "BX twice"),
         (cache_of(ONE, tune_params_keys=["BX", "OTHER"]), "cache['16,1,15']: has no value of OTH"),
-        (cache_of(ONE, problem_size={}), "problem_size: must be a number, a text, true or false "),
+        (cache_of(ONE, problem_size={}), "problem_size: "),
         (cache_of(ONE, cache={}), "holds no measurement"),
-        (cache_of(ONE, cache={"1\x1b[2J": 3}), "cache['1\\\\x1b[2J']: must be an object, but got"),
-        (cache_of([entry(16, 1, "fast")]), "time: must be a number, or one of InvalidConfig, Com"),
+        (cache_of(ONE, cache={"1\x1b[2J": 3}), "cache['1\\\\x1b[2J']: must be an object"),
+        (cache_of([entry(16, 1, "fast")]), "time: must be a number, or one of InvalidConfig"),
         (cache_of([entry(16, 1, None)]), "time: must be a number, but got nothing"),
-        (cache_of([entry(16, 1, 0)]), "cache['16,1,15']: time: must be above 0, but got 0"),
-        (cache_of([entry(16, 1, 10**400)]), "cache['16,1,15']: time: must be a number, but got 1"),
+        (cache_of([entry(16, 1, 0)]), "cache['16,1,15']: time: must be above 0"),
+        (cache_of([entry(16, 1, 10**400)]), "cache['16,1,15']: time: must be a number"),
         (cache_of([entry(16, 1, {"__error__": [1]})]), "time: must be a number, but got [1]"),
-        (timed([1.0, "2"]), "times: 1: must be a number, but got the text '2'"),
-        (timed([1.0, -1.0]), "times: 1: must be more than 0, but got -1.0"),
-        (timed({}), "times: must be a list such as [a, b], but got {}"),
-        (cache_of([entry([1], 1, 1.0)]), "BX: must be a number, a text or true or false, but got"),
-        (cache_of([entry(INF, 1, 1.0)]), "BX: must be a finite number, but got inf"),
-        (cache_of([entry(10**30, 1, 1.0)]), "BX: must lie between -2**53 and 2**53"),
-        (cache_of([entry("a\nb", 1, 1.0)]), "BX: must be a text of one line, but got 'a\\nb'"),
+        (timed_cache([1.0, "2"]), "times: 1: must be a number"),
+        (timed_cache([1.0, -1.0]), "times: 1: must be more than 0"),
+        (timed_cache({}), "times: must be a list"),
+        (cache_of([entry([1], 1, 1.0)]), "BX: must be a number"),
+        (cache_of([entry(INF, 1, 1.0)]), "BX: must be a finite number"),
+        (cache_of([entry(10**30, 1, 1.0)]), "BX: must lie between -2**53"),
+        (cache_of([entry("a\nb", 1, 1.0)]), "BX: must be a text of one line"),
         (t4_with(configuration=None), "results[1]: needs `configuration`"),
-        (t4_with(configuration={"TILE": 1}), "results[1]: has TILE, but the first has BX"),
-        (t4_with(invalidity="odd"), "results[1]: invalidity: must be one of compile, constraints"),
-        (t4_with(times=3), "results[1]: times: must be a mapping of keys to values, but got 3"),
-        (t4_with(times={}, measurements=[]), "is correct, but has neither runtimes nor a meas"),
-        (t4_with(measurements={}), "results[1]: measurements: must be a list such as [a, b], but"),
-        (t4_with(measurements=[HOURS]), "the unit of time is h; it must be one of s, seconds"),
-        (t4_of(result(), 3), "results[1]: must be a mapping of keys to values, but got 3"),
+        (t4_with(configuration={"TILE": 1}), "results[1]: has TILE"),
+        (t4_with(invalidity="odd"), "results[1]: invalidity: "),
+        (t4_with(times=3), "results[1]: times: "),
+        (t4_with(times={}, measurements=[]), "neither runtimes"),
+        (t4_with(measurements={}), "results[1]: measurements: "),
+        (t4_with(measurements=[HOURS]), "the unit of time is h"),
+        (t4_of(result(), 3), "results[1]: must be a mapping"),
+        ("[]", "neither a Kernel Tuner cache"),
+        ('{"results": []}', "results: must not be empty"),
+        ('{"results": 1}', "results: must be a list"),
+        ("{" * 3, ":1: is not JSON"),
+        ('{"cache": {"1": {"BX": 1, "ti', ":1: is not JSON"),
+        ("[" * 200_000, "nested too deep"),
+        ('{"n": ' + "9" * 5000 + "}", "Exceeds the limit"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
-)  # fmt: skip
-def test_data_of_another_shape_is_one_clear_error(path: Path, data: Any, message: str) -> None:
-    with pytest.raises(RecordingError) as error:
+)
+def test_data_of_another_shape_is_one_clear_error(path, data, fact):
+    with pytest.raises(RecordingError, match=re.escape(fact)) as error:
         read(path, data)
-    assert message in str(error.value)
     assert str(path) in str(error.value)
     assert str(error.value).isprintable()
     assert len(str(error.value)) < 600
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[]", "is JSON, but neither a Kernel Tuner cache"),
-        ('{"results": []}', "results: must not be empty"),
-        ('{"results": 1}', "results: must be a list such as [a, b], but got 1"),
-        ("{" * 3, ":1: is not JSON, or cut short: Expecting property name"),
-        ('{"cache": {"1": {"BX": 1, "ti', ":1: is not JSON, or cut short: Unterminated"),
-        ("[" * 200_000, "it is nested too deep"),
-        ('{"n": ' + "9" * 5000 + "}", "recording.json: Exceeds the limit"),
-        ("{\xff", "is not UTF-8 text (byte 1)"),
-    ],
-    ids=lambda text: text[:20],
-)
-def test_text_that_is_no_recording_is_one_clear_error(path: Path, text: str, message: str) -> None:
-    path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(RecordingError) as error:
+def test_bytes_that_are_no_text_are_located(path):
+    path.write_bytes(b"{\xff")
+    with pytest.raises(RecordingError, match="byte 1"):
         read_recording(path)
-    assert message in str(error.value)
-    assert len(str(error.value)) < 600
-
-
-def test_every_cut_of_a_cache_is_one_error(path: Path) -> None:
-    whole = json.dumps(cache_of([entry(16, 1, 1.0), entry(32, 1, "InvalidConfig")]))
-    for end in range(len(whole)):
-        with pytest.raises(RecordingError, match=re.escape(str(path))):
-            read(path, whole[:end])
 
 
 PACKED = gzip.compress(json.dumps(cache_of(ONE)).encode())
 
 
 @pytest.mark.parametrize(
-    ("packed", "message"),
+    ("packed", "fact"),
     [
-        (PACKED[: len(PACKED) // 2], "gzip data that is damaged or cut short: .* ended before"),
-        (b"\x1f\x8b" + b"damaged" * 10, "is gzip data that is damaged"),
-        (gzip.compress(b"[" + b" " * 1000), "has more than 1,000 bytes, unpacked; split it"),
+        (PACKED[: len(PACKED) // 2], "damaged or cut short"),
+        (b"\x1f\x8b" + b"damaged" * 10, "damaged"),
+        (gzip.compress(b"[" + b" " * 1000), "1,000 bytes"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_gzip_that_is_cut_short_damaged_or_a_bomb_is_one_clear_error(
-    path: Path, monkeypatch: pytest.MonkeyPatch, packed: bytes, message: str
-) -> None:
+    path, monkeypatch, packed, fact
+):
     monkeypatch.setattr(files, "MAX_BYTES", 1000)
     path.write_bytes(packed)
-    with pytest.raises(RecordingError, match=message):
+    with pytest.raises(RecordingError, match=fact):
         read_recording(path)
 
 
-def test_many_small_objects_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_objects_are_refused(path, monkeypatch):
     monkeypatch.setattr(files, "MAX_NESTED", 3)
-    with pytest.raises(RecordingError, match="holds more than 3 objects and lists"):
+    with pytest.raises(RecordingError, match="more than 3"):
         read(path, [[], [], []])
 
 
-@pytest.mark.parametrize("kind", ["missing", "folder"])
-def test_missing_file_says_so(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(RecordingError, match=r"does not exist|is not a file"):
-        read_recording(tmp_path if kind == "folder" else tmp_path / "none.json")
-
-
-def test_database_is_sent_elsewhere(path: Path) -> None:
+def test_what_is_no_recording_is_refused_by_its_kind(tmp_path, path):
+    for missing, fact in ((tmp_path, "is not a file"), (tmp_path / "none.json", "does not exist")):
+        with pytest.raises(RecordingError, match=fact):
+            read_recording(missing)
     path.write_bytes(b"SQLite format 3\0")
-    with pytest.raises(RecordingError, match="is a results database; replay it with its space"):
+    with pytest.raises(RecordingError, match="results database"):
         read_recording(path)
-
-
-def test_mapping_of_json_is_refused(path: Path) -> None:
-    path.write_text(json.dumps(cache_of([entry(16, 1, 1.0)])))
-    with pytest.raises(UsageError, match="--mapping is for CSV files"):
+    path.write_text(json.dumps(cache_of(ONE)))
+    with pytest.raises(UsageError, match="--mapping"):
         read_recording(path, path)
 
 
-def test_nothing_of_a_file_commands_the_terminal(tmp_path: Path, path: Path) -> None:
+def test_nothing_of_a_file_commands_the_terminal(tmp_path, path):
     failed = result(invalidity="compile", message="\x1b[2Jone\ntwo")
     found = only(read(path, t4_of(failed, metadata={"device": "\x1b[2J"})))
     assert found.message == "\\x1b[2Jone\ntwo"
@@ -519,7 +459,7 @@ def test_nothing_of_a_file_commands_the_terminal(tmp_path: Path, path: Path) -> 
         assert str(error.value).isprintable()
     for size in ("\x1b[2J", ["\x1b[2J", 4]):
         with pytest.raises(RecordingError) as error:
-            read(path, cache_of([entry(16, 1, 1.0)], problem_size=size))
+            read(path, cache_of(ONE, problem_size=size))
         assert str(error.value).isprintable()
 
 
@@ -527,7 +467,7 @@ def test_nothing_of_a_file_commands_the_terminal(tmp_path: Path, path: Path) -> 
 
 
 @pytest.fixture
-def recorded(path: Path) -> Recording:
+def recorded(path):
     """Five of nine points: one is invalid, and TILE=4 goes with BX=64 alone."""
     points: Sequence[tuple[int, int, Any]] = [
         (16, 1, 4.0), (16, 2, "InvalidConfig"), (32, 1, 2.0), (64, 1, 3.0), (64, 4, 1.0),
@@ -536,14 +476,14 @@ def recorded(path: Path) -> Recording:
 
 
 @pytest.fixture
-def space(recorded: Recording) -> ListedSpace:
+def space(recorded):
     return ListedSpace(recorded, GIVEN)
 
 
 LEGAL = [(16, 1), (16, 2), (32, 1), (64, 1), (64, 4)]
 
 
-def test_space_is_what_was_recorded_failed_or_not(space: ListedSpace) -> None:
+def test_space_is_what_was_recorded_failed_or_not(space):
     assert list(space) == [config(*point) for point in LEGAL]
     assert (space.count, space.budget(100), space[4]) == (5, 5, config(64, 4))
     assert [p.name for p in space.parameters] == ["BX", "TILE"]
@@ -551,17 +491,16 @@ def test_space_is_what_was_recorded_failed_or_not(space: ListedSpace) -> None:
         space[5]
 
 
-def test_what_a_file_calls_illegal_itself_is_never_proposed(path: Path) -> None:
+def test_what_a_file_calls_illegal_itself_is_never_proposed(path):
     refused = result(32, invalidity="constraints", outcome="illegal", message="too large")
     recorded = read(path, t4_of(result(16), refused))
     (problem,) = recorded.tables
     space = ListedSpace(recorded, problem)
     assert list(space) == [Config({"BX": 16})]
-    why = "the recording has it as illegal: too large"
-    assert space.why_illegal(Config({"BX": 32})) == why
+    assert "too large" in (space.why_illegal(Config({"BX": 32})) or "")
 
 
-def test_space_says_why_a_configuration_is_not_of_it(space: ListedSpace) -> None:
+def test_space_says_why_a_configuration_is_not_of_it(space):
     message = {
         config(16, 4): "it is not in the recording",
         config(16, 3): "TILE=3 is not one of its values",
@@ -572,28 +511,24 @@ def test_space_says_why_a_configuration_is_not_of_it(space: ListedSpace) -> None
     assert all(space.is_legal(config(*point)) for point in LEGAL)
 
 
-def test_positions_and_configurations_are_inverse(space: ListedSpace) -> None:
+def test_positions_and_configurations_are_inverse(space):
     assert [space.decode(space.encode(c)) for c in space] == list(space)
     assert space.decode([0, 2]) == config(16, 4)
 
 
-@pytest.mark.parametrize(
-    ("illegal", "nearest"),
-    [
-        ((32, 2), {(32, 1), (16, 2)}),  # both are half of a scale away
-        ((16, 4), {(16, 2)}),
-        ((64, 2), {(64, 1), (64, 4)}),
-        ((16, 1), {(16, 1)}),
-    ],
-)
-def test_illegal_proposal_becomes_the_nearest_recorded(
-    space: ListedSpace, illegal: tuple[int, int], nearest: set[tuple[int, int]]
-) -> None:
-    found = {space.nearest_legal(config(*illegal), random.Random(seed)) for seed in range(20)}
-    assert found == {config(*point) for point in nearest}
+def test_illegal_proposal_becomes_the_nearest_recorded(space):
+    nearest_of: dict[tuple[int, int], set[tuple[int, int]]] = {
+        (32, 2): {(32, 1), (16, 2)},  # both are half of a scale away
+        (16, 4): {(16, 2)},
+        (64, 2): {(64, 1), (64, 4)},
+        (16, 1): {(16, 1)},
+    }
+    for illegal, nearest in nearest_of.items():
+        near = {space.nearest_legal(config(*illegal), random.Random(seed)) for seed in range(20)}
+        assert near == {config(*point) for point in nearest}
 
 
-def test_nearest_of_all_where_no_single_change_is_recorded(path: Path) -> None:
+def test_nearest_of_all_where_no_single_change_is_recorded(path):
     diagonal = [(16, 1, 7), (32, 2, 8), (64, 4, 9)]
     entries = [entry(bx, tile, 1.0, FIXED=third) for bx, tile, third in diagonal]
     space = ListedSpace(read(path, cache_of(entries)), GIVEN)
@@ -603,12 +538,12 @@ def test_nearest_of_all_where_no_single_change_is_recorded(path: Path) -> None:
     assert space.distance(near, off) == 1.0
 
 
-def test_default_is_the_first_that_worked(path: Path) -> None:
+def test_default_is_the_first_that_worked(path):
     recorded = read(path, cache_of([entry(64, 1, "InvalidConfig"), entry(32, 2, 1.0)]))
     assert ListedSpace(recorded, GIVEN).default == config(32, 2)
 
 
-def test_other_content_is_another_program(path: Path) -> None:
+def test_other_content_is_another_program(path):
     one = recording_spec(read(path, cache_of([entry(16, 1, 1.0)])))
     same = recording_spec(read(path, cache_of([entry(16, 1, 1.0)])))
     other = recording_spec(read(path, cache_of([entry(16, 1, 2.0)])))
@@ -619,7 +554,7 @@ def test_other_content_is_another_program(path: Path) -> None:
 # ------------------------------------------------------------------ the command
 
 
-def landscape(path: Path) -> Recording:
+def landscape(path):
     """64 points, of which (16, 1) is best and six fail."""
     points = list(itertools.product([16, 32, 64, 128, 256, 512, 1024, 2048], range(1, 9)))
     entries = [
@@ -634,10 +569,10 @@ Replay = Callable[..., str]
 
 
 @pytest.fixture
-def replay(path: Path, tmp_path: Path, capsys: Capture) -> Replay:
+def replay(path, tmp_path, capsys):
     """Tune the recording with options; return what is printed."""
 
-    def replayed(*options: str, status: int = 0) -> str:
+    def replayed(*options, status=0):
         command = [str(path), "--database", str(tmp_path / "r.db"), *options]
         assert replay_command(command) == status
         return capsys.readouterr().out
@@ -645,51 +580,51 @@ def replay(path: Path, tmp_path: Path, capsys: Capture) -> Replay:
     return replayed
 
 
-def line_with(text: str, part: str) -> str:
+def line_with(text, part):
     """The only line that has a part."""
     (line,) = (line for line in text.splitlines() if part in line)
     return line
 
 
-def test_exhausted_recording_has_reached_its_optimum(path: Path, replay: Replay) -> None:
+def test_exhausted_recording_has_reached_its_optimum_and_has_no_kernel_to_dispatch(
+    path, tmp_path, replay, capsys
+):
     landscape(path)
     message = replay("--test-limit", "99", "--quiet")
     assert " 1.000 " in line_with(message, "64 of 64")
-    assert "best on (problem_size_x=64, problem_size_y=32): BX=16, TILE=1\n" in message
+    assert line_with(message, "best on ").endswith(": BX=16, TILE=1")
     assert "6 launch_failed: " in message
-    assert "The search is complete." in message
     # What this search found does not count for another technique, whose first test is the default,
     # the first of the recording and the slowest.
     message = replay("--quiet", "--test-limit", "1", "--technique", "PureRandom")
     assert " 1.000" not in line_with(message, " 1 of 64")
+    assert dispatch([str(tmp_path / "r.db"), "-o", str(tmp_path / "out")]) == 2
+    assert "no kernel" in capsys.readouterr().err
 
 
-def test_recording_of_one_configuration_is_done_after_one_test(path: Path, replay: Replay) -> None:
+def test_a_small_recording_is_searched_whole(path, replay):
     read(path, cache_of(ONE))
     assert "1.000   1 of 1" in replay("--quiet")
-
-
-def test_recording_in_which_nothing_worked_says_so(path: Path, replay: Replay) -> None:
     failures = ("InvalidConfig", "RuntimeFailedConfig", "CompilationFailedConfig")
     read(path, cache_of([entry(16, tile, word) for tile, word in enumerate(failures)]))
     assert "nothing worked" in line_with(replay("--quiet", status=1), "3 of 3")
 
 
-def test_a_wrong_option_is_refused_before_a_recording_is_read(path: Path, capsys: Capture) -> None:
+def test_a_wrong_option_is_refused_before_a_recording_is_read(path, capsys):
     path.write_text('{"cache": x')  # which cannot be read
     for option, message in (
-        (["--technique", "PureRandm"], "did you mean `PureRandom`?"),
-        (["--database", str(path)], "RECORDING and --database are both"),
+        (["--technique", "PureRandm"], "`PureRandom`"),
+        (["--database", str(path)], "--database"),
         (["--inputs", "n <"], "--inputs: "),
-        (["--warm-start", str(path), "-t", "PureRandom"], "--warm-start needs --technique"),
+        (["--warm-start", str(path), "-t", "PureRandom"], "--technique"),
     ):
         assert replay_command([str(path), *option]) == 2
         assert message in capsys.readouterr().err
     assert replay_command([str(path)]) == 2
-    assert "is not JSON, or cut short" in capsys.readouterr().err
+    assert "is not JSON" in capsys.readouterr().err
 
 
-def test_inputs_choose_among_those_recorded(tmp_path: Path, capsys: Capture) -> None:
+def test_inputs_choose_among_those_recorded(tmp_path, capsys):
     read_rows(tmp_path, "64,16,row,1,1,passed,", "32,16,row,1,1,passed,", "32,8,row,2,1,passed,")
     command = [str(tmp_path / "recording.csv"), "--inputs", "n < 64", "--quiet"]
     assert replay_command([*command, "--database", str(tmp_path / "r.db")]) == 0
@@ -697,21 +632,13 @@ def test_inputs_choose_among_those_recorded(tmp_path: Path, capsys: Capture) -> 
     assert [row.split()[0] for row in rows] == ["n=32"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("r.json --spec s.yaml --mapping m.yaml", "--mapping needs --warm-start FILE, or a replay"),
-        ("r.json --spec space.yaml", "space.yaml does not exist"),
-        ("q.json", "q.json does not exist; did you mean `r.json`?"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, options: str, message: str
-) -> None:
+def test_options_that_do_not_go_together_are_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    landscape(Path("r.json"))
-    assert replay_command(options.split()) == 2
-    assert message in capsys.readouterr().err
-
-
-# ------------------------------------------------------------ recorded on GPUs
+    read(Path("r.json"), cache_of(ONE))
+    for options, fact in (
+        ("r.json --spec s.yaml --mapping m.yaml", "--mapping needs --warm-start"),
+        ("r.json --spec space.yaml", "space.yaml does not exist"),
+        ("q.json", "did you mean `r.json`"),
+    ):
+        assert replay_command(options.split()) == 2
+        assert fact in capsys.readouterr().err

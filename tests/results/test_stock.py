@@ -10,8 +10,6 @@ from __future__ import annotations
 import pickle
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -19,20 +17,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import Engine, Table
 
-import harness
 from harness.core.errors import ResultsError
 from harness.core.plain_pickle import load_compressed
 from harness.core.records import Config, Outcome
 from harness.results import reading, schema, stock, writing
 from harness.results.opentuner import stock_rows
-from harness.results.view import Results, read_results
+from harness.results.view import read_results
 from tests.helpers.commands import analyse, dispatch, merge, recheck
 from tests.helpers.results_examples import (
     PICKLED,
     SPEC,
     Planted,
+    count,
     make_config,
     make_failed,
     make_ok,
@@ -51,59 +48,45 @@ SIZES = (32, 64, 96, 128, 192, 256, 384)
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
+def database(tmp_path):
     return Path(shutil.copy(STOCK, tmp_path / "stock.db"))
 
 
 @pytest.fixture(scope="module")
-def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def imported(tmp_path_factory):
     """A database into which OpenTuner's was merged."""
     return imported_from(STOCK, tmp_path_factory.mktemp("imported"))
 
 
-def imported_from(database: Path, folder: Path) -> Path:
+def imported_from(database, folder):
     assert merge([str(folder / "all.db"), str(database)]) == 0
     return folder / "all.db"
 
 
-def results(database: Path) -> Results:
+def results(database):
     (found,) = read_results(str(database))
     return found
 
 
-def test_every_result_is_a_measurement_with_one_sample(imported: Path) -> None:
-    found = results(imported)
-    assert [dict(problem) for problem in found.measured] == [{"size": size} for size in SIZES]
+def test_every_result_is_a_measurement_with_one_sample(imported):
+    stored = results(imported)
+    assert [dict(problem) for problem in stored.measured] == [{"size": size} for size in SIZES]
     sql = (
         "SELECT input_class.size, data, time, requestor FROM result "
         "JOIN input ON input.id = input_id JOIN input_class ON input_class.id = input_class_id "
         "JOIN configuration ON configuration.id = result.configuration_id "
         "JOIN desired_result ON result_id = result.id GROUP BY result.id"
     )
-    recorded = [
-        (
-            size,
-            Config({k.replace("-", "_"): v for k, v in load_compressed(data).items()}),
-            time_s,
-            requestor,
-        )
-        for size, data, time_s, requestor in query(STOCK, sql)
-    ]
-    read = [
-        (
-            row.measurement.input["size"],
-            row.measurement.config,
-            row.measurement.time_s,
-            row.requestor,
-        )
-        for row in found.rows
-    ]
-    assert read == recorded
-    assert {row.measurement.timing.count for row in found.rows} == {1}
-    assert {row.measurement.outcome for row in found.rows} == {Outcome.OK}
+    recorded = []
+    for size, data, time_s, requestor in query(STOCK, sql):
+        values = {name.replace("-", "_"): value for name, value in load_compressed(data).items()}
+        recorded.append((size, Config(values), time_s, requestor))
+    measured = [(row.measurement, row.requestor) for row in stored.rows]
+    assert [(m.input["size"], m.config, m.time_s, by) for m, by in measured] == recorded
+    assert {m.timing and m.timing.count for m, _ in measured} == {1}
 
 
-def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported: Path) -> None:
+def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported):
     campaign = results(imported).campaign
     environment = campaign.environment
     assert environment.backend == "opentuner"
@@ -113,91 +96,62 @@ def test_the_machine_is_the_environment_and_the_first_seed_the_default(imported:
     assert campaign.space_name == "mmm_block"
 
 
-def test_a_tree_is_learnt_from_several_sizes(imported: Path, capsys: Capture) -> None:
+def test_a_tree_is_learnt_from_several_sizes(imported, capsys):
     assert analyse([str(imported)]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert (
-        "These are results of OpenTuner alone (objective MinimizeTime): one time each, without "
-        "samples, and no word on whether outputs were verified. The default is the first seed or "
-        "test." in out
-    )
-    assert "Importance of parameters and inputs for slowdown, from a tree (Starchart)" in out
-    (opened,) = harness.open_results(str(imported))
-    assert "opt_level" in opened.tree
-    assert len(opened.table()) == len(SIZES)
+    assert "results of OpenTuner alone (objective MinimizeTime)" in out
+    assert "from a tree (Starchart)" in out
 
 
-def test_merged_it_is_there_once_with_opentuners_tables(tmp_path: Path) -> None:
-    out = tmp_path / "out.db"
-    assert merge([str(out), str(STOCK)]) == 0
-    assert merge([str(out), str(STOCK)]) == 0
-    for table in stock.NAMES:
-        if table.startswith("bandit"):  # nobody reads these
-            continue
-        counted = f"SELECT count(*) FROM {table}"
-        assert query(out, counted) == query(STOCK, counted), table
-    assert query(out, "SELECT count(*) FROM measurements") == query(
-        STOCK, "SELECT count(*) FROM result"
-    )
+def counts(database):
+    """The rows of OpenTuner's tables, but those that nobody reads."""
+    return {name: count(database, name) for name in stock.NAMES if not name.startswith("bandit")}
+
+
+def test_merged_again_and_grown_it_is_there_once(tmp_path, database):
+    out, last = tmp_path / "out.db", "(SELECT max(id) FROM result)"
+    ended = "UPDATE tuning_run SET end_date = '2000-01-01 00:00:00.000000'"
+    before = f"DELETE FROM desired_result WHERE result_id = {last}"
+    tamper(database, f"{before}; DELETE FROM result WHERE id = {last}; {ended}")
+    for source in (database, STOCK, STOCK):
+        assert merge([str(out), str(source)]) == 0
+    assert counts(out) == counts(STOCK)
+    assert count(out, "measurements") == count(STOCK, "result")
     assert results(out).is_recorded
 
 
-def test_a_record_that_has_grown_adds_what_is_new(tmp_path: Path, database: Path) -> None:
-    out, last = tmp_path / "out.db", "(SELECT max(id) FROM result)"
-    ended = "UPDATE tuning_run SET end_date = '2000-01-01 00:00:00.000000'"
-    before = (
-        f"DELETE FROM desired_result WHERE result_id = {last}; DELETE FROM result WHERE id = {last}"
-    )
-    tamper(database, f"{before}; {ended}")
-    assert merge([str(out), str(database)]) == 0
-    assert merge([str(out), str(STOCK)]) == 0
-    for name in ("result", "desired_result", "tuning_run"):
-        counted = f"SELECT count(*) FROM {name}"
-        assert query(out, counted) == query(STOCK, counted), name
-    assert query(out, "SELECT count(*) FROM measurements") == query(
-        out, "SELECT count(*) FROM result"
-    )
-
-
 @pytest.mark.parametrize("dropped", [[schema.measurements], reversed(schema.OURS)])
-def test_without_our_tables_a_database_is_one_of_opentuner(
-    tmp_path: Path, dropped: Iterable[Table]
-) -> None:
+def test_without_our_tables_a_database_is_one_of_opentuner(tmp_path, dropped):
     ours, second = tmp_path / "ours.db", SPEC.inputs[1]
     failed = make_failed(Outcome.TIMEOUT, 2)
     write(ours, make_ok(1, [1e-3, 2e-3, 4e-3]), failed)
     write(ours, make_ok(3, [5e-3], second), plan=make_plan(second))
     tamper(ours, "".join(f"DROP TABLE {table.name};" for table in dropped))
-    found = results(imported_from(ours, tmp_path))
-    assert found.campaign.space_name == SPEC.name
-    read = [
-        (m.input, m.config, m.outcome, m.timing and m.timing.samples_s)
-        for m in found.rows.measurements()
+    stored = results(imported_from(ours, tmp_path))
+    assert stored.campaign.space_name == SPEC.name
+    measured = list(stored.rows.measurements())
+    assert [(m.input, m.config, m.outcome) for m in measured] == [
+        (SPEC.inputs[0], make_config(1), Outcome.OK),
+        (SPEC.inputs[0], make_config(2), Outcome.TIMEOUT),
+        (second, make_config(3), Outcome.OK),
     ]
-    assert read == [
-        (SPEC.inputs[0], make_config(1), Outcome.OK, (2e-3,)),
-        (SPEC.inputs[0], make_config(2), Outcome.TIMEOUT, None),
-        (second, make_config(3), Outcome.OK, (5e-3,)),
-    ]
+    assert [m.time_s for m in measured] == [2e-3, float("inf"), 5e-3]
 
 
-def test_results_of_several_machines_are_not_mixed(tmp_path: Path, database: Path) -> None:
+def test_results_of_several_machines_are_not_mixed(tmp_path, database):
     tamper(
         database,
         "INSERT INTO machine (id, name) VALUES (9, 'another');"
         "UPDATE result SET machine_id = 9 WHERE id = (SELECT max(id) FROM result)",
     )
-    with pytest.raises(ResultsError, match=r"tuning_run \d+ has results of 2 machines"):
+    with pytest.raises(ResultsError, match="2 machines"):
         merge_databases(tmp_path / "out.db", database)
 
 
 @pytest.mark.parametrize("door", [reading, writing])
-def test_other_commands_say_how_to_import_it(
-    database: Path, door: Callable[[str], AbstractContextManager[Engine]]
-) -> None:
+def test_other_commands_say_how_to_import_it(database, door):
     before = database.read_bytes()
-    why = r"has OpenTuner's tables alone. To import its results: .*merge NEW.db .*stock.db"
-    with pytest.raises(ResultsError, match=why), door(str(database)):
+    with pytest.raises(ResultsError, match=r"merge NEW.db .*stock.db"), door(str(database)):
         pass
     assert database.read_bytes() == before
 
@@ -206,7 +160,7 @@ def test_other_commands_say_how_to_import_it(
 
 
 @pytest.mark.parametrize(("table", "column"), [(t, c) for t, cs in PICKLED.items() for c in cs])
-def test_pickled_code_is_refused(database: Path, capsys: Capture, table: str, column: str) -> None:
+def test_pickled_code_is_refused(database, capsys, table, column):
     planted = database.with_name("planted")
     data = pickle.dumps(Planted(planted)).hex()
     tamper(database, f"UPDATE {table} SET {column} = x'{data}' WHERE id = 1")
@@ -214,7 +168,6 @@ def test_pickled_code_is_refused(database: Path, capsys: Capture, table: str, co
     message = capsys.readouterr().err
     assert f"{table} 1: {column}: a pickle of" in message
     assert "mkdir" in message
-    assert "plain data and OpenTuner's own classes" in " ".join(message.split())
     assert not planted.exists()
 
 
@@ -231,9 +184,7 @@ def test_pickled_code_is_refused(database: Path, capsys: Capture, table: str, co
         "UPDATE configuration SET data = x'5d2e'",  # a list
     ],
 )
-def test_what_opentuner_cannot_have_written_is_damage(
-    database: Path, change: str, capsys: Capture
-) -> None:
+def test_what_opentuner_cannot_have_written_is_damage(database, change, capsys):
     tamper(database, change)
     assert merge([str(database.with_name("all.db")), str(database)]) == 2
     assert "stock.db is damaged: " in capsys.readouterr().err
@@ -242,9 +193,7 @@ def test_what_opentuner_cannot_have_written_is_damage(
 # ------------------------------------------------------------------------------- values
 
 
-def test_a_dispatcher_is_written_that_only_chooses(
-    imported: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_a_dispatcher_is_written_that_only_chooses(imported, tmp_path, capsys):
     out = tmp_path / "out"
     assert dispatch([str(imported), "-o", str(out), "--choice", "tree"]) == 0
     assert recheck([str(out)]) == 2
@@ -264,11 +213,11 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 def rows_of(
-    *data: object,
-    result: Mapping[str, object] = MappingProxyType({}),
-    problem: Mapping[str, object] = MappingProxyType({}),
-    size: int | None = 64,
-) -> Rows:
+    *data,
+    result=MappingProxyType({}),
+    problem=MappingProxyType({}),
+    size=64,
+):
     """The rows of a record with a result for each configuration's data."""
     ids = range(1, len(data) + 1)
     cells = ("accuracy", "energy", "size", "confidence", "collection_cost", "time")
@@ -304,33 +253,34 @@ def rows_of(
         ({"flag": None, "size": np.int64(4)}, {"flag": None, "size": 4}),
     ],
 )
-def test_configurations_have_plain_values(data: dict[str, object], expected: object) -> None:
+def test_configurations_have_plain_values(data, expected):
     (row,) = rows_of(data)["configurations"]
     assert row["parameters"] == expected
 
 
 @pytest.mark.parametrize("data", [[1], {"a-b": 1, "a_b": 2}, {"a": float("nan")}])
-def test_other_data_are_no_configuration(data: object) -> None:
+def test_other_data_are_no_configuration(data):
     with pytest.raises(ValueError, match="configuration 1"):
         rows_of(data)
 
 
 @pytest.mark.parametrize(
-    ("cells", "outcome", "message"),
+    ("cells", "outcome", "fact"),
     [
-        ({"state": "TIMEOUT"}, "timeout", "OpenTuner recorded TIMEOUT"),
-        ({"state": "ERROR", "time": 1.0}, "crashed", "OpenTuner recorded ERROR"),
-        ({"time": float("inf")}, "crashed", "OpenTuner recorded OK with the time inf"),
-        ({"time": 0.0}, "crashed", "OpenTuner recorded OK with the time 0.0"),
-        ({}, "crashed", "OpenTuner recorded OK with the time None"),
+        ({"state": "TIMEOUT"}, "timeout", "TIMEOUT"),
+        ({"state": "ERROR", "time": 1.0}, "crashed", "ERROR"),
+        ({"time": float("inf")}, "crashed", "inf"),
+        ({"time": 0.0}, "crashed", "0.0"),
+        ({}, "crashed", "None"),
     ],
 )
-def test_states_are_outcomes(cells: dict[str, object], outcome: str, message: str) -> None:
-    (found,) = rows_of({}, result=cells)["measurements"]
-    assert (found["outcome"], found["message"]) == (outcome, message)
+def test_states_are_outcomes(cells, outcome, fact):
+    (row,) = rows_of({}, result=cells)["measurements"]
+    assert row["outcome"] == outcome
+    assert row["message"].endswith(fact)
 
 
-def test_other_objectives_are_observations() -> None:
+def test_other_objectives_are_observations():
     cells = {"time": 2, "accuracy": 0.5, "size": float("inf")}
     (found,) = rows_of({}, result=cells)["measurements"]
     assert (found["samples_s"], found["observed"]) == ((2.0,), {"accuracy": 0.5})
@@ -346,13 +296,12 @@ def test_other_objectives_are_observations() -> None:
         ({"path": '{"m": [1]}'}, -1, {"path": '{"m": [1]}'}),
         ({"path": "[1]"}, -1, {"path": "[1]"}),
         ({"path": '{"m":16,"shape":"tall"}'}, -1, {"m": 16, "shape": "tall"}),
-        ({"path": '{"m":[16]}'}, -1, {"path": '{"m":[16]}'}),
         ({"path": "[" * 10**5}, -1, {"path": "[" * 10**5}),
         ({"extra": pickle.dumps({"m": 3, "x": [1]}, 2)}, None, {"m": 3}),
         ({"extra": pickle.dumps(7, 2)}, 5, {"size": 5, "extra": 7}),
     ],
 )
-def test_features_of_an_input(problem: dict[str, object], size: int, expected: object) -> None:
+def test_features_of_an_input(problem, size, expected):
     (row,) = rows_of({}, problem=problem, size=size)["inputs"]
     assert row["features"] == expected
 
@@ -366,9 +315,7 @@ def test_features_of_an_input(problem: dict[str, object], size: int, expected: o
         ([16, None, 8], "enum", [None, 8, 16]),
     ],
 )
-def test_parameters_are_described_by_their_values(
-    values: list[object], kind: str, ordered: list[object]
-) -> None:
+def test_parameters_are_described_by_their_values(values, kind, ordered):
     (space,) = rows_of(*({"p": value} for value in values))["spaces"]
     found = space["parameters"]["p"]
     assert (found["kind"], found["default"], found["values"]) == (kind, values[0], ordered)

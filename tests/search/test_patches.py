@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import time
+from logging.config import DictConfigurator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,25 +31,10 @@ opentuner: Any = importlib.import_module("opentuner")
 technique = opentuner.search.technique
 
 
-def run_python(code: str, cwd: Path) -> str:
-    """Run a fresh interpreter in an empty folder, with warnings shown; return all its output."""
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-W", "always", "-c", code],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return done.stdout + done.stderr
-
-
 # Techniques that are offered
 
 
-def test_techniques_that_are_offered_are_registered_once() -> None:
+def test_techniques_that_are_offered_are_registered_once():
     names = [t.name for t in technique.all_techniques()[0]]
     assert [names.count(name) for name in techniques()] == [1] * len(techniques())
     assert "AUCBanditMetaTechniqueA" in techniques()
@@ -57,29 +43,32 @@ def test_techniques_that_are_offered_are_registered_once() -> None:
 # The process
 
 
-def test_another_opentuner_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_opentuner_version_is_refused(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.8.9")
-    with pytest.raises(HarnessError, match=r"0\.8\.8 is needed, found 0\.8\.9.*pip install"):
+    with pytest.raises(HarnessError, match=r"0\.8\.8 .*0\.8\.9"):
         patches.apply.__wrapped__()
 
 
-def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path):
     code = (
         "import logging; before = logging.Formatter\n"
         "from harness.search import patches; patches.apply()\n"
         "logging.getLogger('opentuner.search').warning('must not be printed')\n"
         "assert logging.Formatter is before\n"
         "assert not logging.getLogger().handlers\n"
-        "print('done')"
     )
-    output = run_python(code, tmp_path)
-    assert "done\n" in output
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    words = [sys.executable, "-W", "always", "-c", code]
+    output = subprocess.check_output(
+        words, cwd=tmp_path, env=environment, stderr=subprocess.STDOUT, text=True
+    )
     assert "opentuner" not in output
     assert "must not be printed" not in output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_search_writes_only_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_writes_only_its_database(tmp_path, monkeypatch):
     spec, here = make_spec(tmp_path), tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -92,31 +81,24 @@ def test_search_writes_only_its_database(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("name", ["DifferentialEvolution", "AUCBanditMetaTechniqueA"])
-def test_seed_repeats_under_another_clock(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seed_repeats_under_another_clock(name, tmp_path, monkeypatch):
+    evolution = next(t for t in technique.the_registry if t.name.startswith("Differential"))
+    monkeypatch.setattr(evolution, "population_size", 6)  # for some generations of few tests
     asked = []
     for place in ("one.db", "other.db"):
         measurer = FormulaMeasurer()
-        ran(make_spec(tmp_path), tmp_path / place, measurer, technique=[name], test_limit=60)
+        ran(make_spec(tmp_path), tmp_path / place, measurer, technique=[name], test_limit=25)
         asked.append(measurer.asked)
         monkeypatch.setattr(time, "time", lambda: 1.0)
     assert asked[0] == asked[1]
 
 
-def test_requests_of_harness_driver_are_no_objects_of_the_database() -> None:
+def test_requests_of_harness_driver_are_no_objects_of_the_database():
     values = {"configuration": None, "requestor": "a", "generation": 0, "request_date": None}
     assert type(technique.DesiredResult(**values, tuning_run=None)) is patches.Request
 
 
-@pytest.mark.parametrize("name", ["RandomTorczon", "MultiTorczon", "PseudoAnnealingSearch"])
-def test_lists_are_sorted_with_a_comparison(name: str, tmp_path: Path) -> None:
-    measurer = FormulaMeasurer()
-    ran(make_spec(tmp_path), tmp_path / "r.db", measurer, technique=[name], test_limit=60)
-    assert len(measurer.asked) > 60
-
-
-def test_a_configuration_that_was_not_measured_is_the_slowest() -> None:
+def test_a_configuration_that_was_not_measured_is_the_slowest():
     objective = opentuner.search.objective.MinimizeTime()
     times = {"measured": [SimpleNamespace(time=1.0)], "not measured": []}
     objective.driver = SimpleNamespace(results_query=lambda config: times[config])
@@ -125,16 +107,16 @@ def test_a_configuration_that_was_not_measured_is_the_slowest() -> None:
     assert objective.config_compare("not measured", "not measured") == 0
 
 
-def test_a_swarm_moves_the_particle_and_not_its_parents() -> None:
+def test_a_swarm_moves_the_particle_and_not_its_parents():
     from opentuner.search.manipulator import EnumParameter
 
-    layout, particle, parent = EnumParameter("LAYOUT", ["row", "block"]), {}, {"LAYOUT": "block"}
-    particle["LAYOUT"] = "row"
+    particle, parent = {"LAYOUT": "row"}, {"LAYOUT": "block"}
+    layout = EnumParameter("LAYOUT", ["row", "block"])
     layout.opn_stochastic_mix(particle, [particle, parent], [0, 1])
     assert (particle, parent) == ({"LAYOUT": "block"}, {"LAYOUT": "block"})
 
 
-def test_a_swarm_sets_booleans_of_python(tmp_path: Path) -> None:
+def test_a_swarm_sets_booleans_of_python(tmp_path):
     space = ConstrainedSpace.of(make_spec(tmp_path), Input({"m": 64, "n": 4096}), None)
     manipulator = SpaceManipulator(space, random.Random(0))
     (cache,) = [parameter for parameter in manipulator.params if parameter.name == "CACHE"]
@@ -146,26 +128,9 @@ def test_a_swarm_sets_booleans_of_python(tmp_path: Path) -> None:
 # OpenTuner's own driver; tests/search/test_interface.py runs it
 
 
-def test_the_times_of_its_log_are_seconds() -> None:
-    from logging.config import dictConfig
-
-    tuningrunmain = opentuner.tuningrunmain
-    formatter = tuningrunmain.the_logging_config["formatters"]["console"]
+def test_the_times_of_its_log_are_seconds():
+    words = opentuner.tuningrunmain.the_logging_config["formatters"]["console"]
+    formatter = DictConfigurator({"version": 1}).configure_formatter(words)
     record = logging.makeLogRecord({"msg": "now"})
     record.relativeCreated = 5000.0
-    root = logging.getLogger()
-    handlers = root.handlers.copy()
-    try:
-        dictConfig(
-            {
-                "version": 1,
-                "disable_existing_loggers": False,
-                "formatters": {"f": formatter},
-                "handlers": {"h": {"class": "logging.StreamHandler", "formatter": "f"}},
-                "loggers": {"opentuner_test": {"handlers": ["h"]}},
-            }
-        )
-        (handler,) = logging.getLogger("opentuner_test").handlers
-        assert handler.format(record).startswith("[     5s]")
-    finally:
-        root.handlers[:] = handlers
+    assert formatter.format(record).startswith("[     5s]")

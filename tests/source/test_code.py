@@ -14,7 +14,7 @@ kernel void f(global float *x) {
 """
 
 
-def test_comments_and_white_space_are_no_code() -> None:
+def test_comments_and_white_space_are_no_code():
     cases = {
         "// first": "",
         "kernel void": "/* a\n comment */ kernel\n\nvoid",
@@ -29,7 +29,7 @@ def test_comments_and_white_space_are_no_code() -> None:
         assert c_code(KERNEL.replace(old, new)) == c_code(KERNEL)
 
 
-def test_other_edits_are_code() -> None:
+def test_other_edits_are_code():
     cases = (
         ("N 4", "N 5"),
         ("SQUARE(x)", "SQUARE (x)"),
@@ -45,7 +45,7 @@ def test_other_edits_are_code() -> None:
         assert c_code(KERNEL.replace(old, new)) != c_code(KERNEL)
 
 
-def test_texts_of_other_tokens_are_other_code() -> None:
+def test_texts_of_other_tokens_are_other_code():
     cases = {
         "a = b + +c;": "a = b ++c;",
         "a = b - >c;": "a = b->c;",
@@ -73,14 +73,14 @@ def arguments(features, rng):
 '''
 
 
-def test_comments_docstrings_and_layout_are_no_code_of_python() -> None:
+def test_comments_docstrings_and_layout_are_no_code_of_python():
     edited = MODULE.replace('"""The data."""', '# data\n"""More\nwords."""')
     edited = edited.replace('    """Make the data."""\n', "\n\n    # here\n")
     edited = edited.replace("rng.random(4)", "(rng . random(\n4))").replace('"n"', "'n'")
     assert python_code(edited) == python_code(MODULE)
 
 
-def test_other_edits_are_code_of_python() -> None:
+def test_other_edits_are_code_of_python():
     cases = (
         ("random(4)", "random(5)"),
         ("random(4)", "random(4.0)"),
@@ -95,7 +95,7 @@ def test_other_edits_are_code_of_python() -> None:
         assert python_code(MODULE.replace(old, new)) != python_code(MODULE)
 
 
-def test_code_of_python_is_that_of_every_version() -> None:
+def test_code_of_python_is_that_of_every_version():
     """These texts are in databases, whose readers may have another Python."""
     code = python_code("def f(a, *, b=None): 'doc'; return u'x', -a")
     assert code == (
@@ -105,12 +105,12 @@ def test_code_of_python_is_that_of_every_version() -> None:
     )
 
 
-def test_what_is_no_python_counts_by_its_text() -> None:
+def test_what_is_no_python_counts_by_its_text():
     assert python_code("a b ") != python_code("a b")
     assert python_code("+".join(["1"] * 3000)) != python_code("+".join(["1"] * 3001))
 
 
-def test_files_of_other_languages_count_by_their_text() -> None:
+def test_files_of_other_languages_count_by_their_text():
     assert code_of(".sh", "a # b") != code_of(".sh", "a")
     assert code_of(".cu", "a // b") == code_of(".cu", "a")
     assert code_of(".py", "a # b") == code_of(".py", "a")

@@ -12,7 +12,7 @@ from harness.source.kernel_source import Source, read_source, read_text
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     (tmp_path / "deep").mkdir()
     for name, text in {
         "a.cl": '#include "b.h"\n  # include "deep/c.h"\n#include <d.h>\nint a;\n',
@@ -26,14 +26,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_includes_are_followed_from_file_to_file(folder: Path) -> None:
+def test_includes_are_followed_from_file_to_file(folder):
     source = read_source(folder / "a.cl")
     names = {path.relative_to(folder.resolve()).as_posix() for path in source.includes}
     assert names == {"b.h", "d.h", "deep/c.h", "deep/e.h", "f.h"}
     assert "int TILE;\n" in source.includes.values()
 
 
-def test_macro_is_used_where_its_value_can_matter(tmp_path: Path) -> None:
+def test_macro_is_used_where_its_value_can_matter(tmp_path):
     cases = {
         "// N in a comment\n#ifndef N\n#define N 4\n#endif\nint a;\n": False,
         "#if !defined(N) || defined N\n#define N 4\n#endif\n#undef N\n": False,
@@ -53,13 +53,13 @@ def test_macro_is_used_where_its_value_can_matter(tmp_path: Path) -> None:
             assert source.uses("N") == is_used
 
 
-def test_words_count_in_includes_and_only_whole(folder: Path) -> None:
+def test_words_count_in_includes_and_only_whole(folder):
     source = read_source(folder / "a.cl")
     names = ("TILE", "a", "special", "TIL", "elsewhere")
     assert [name for name in names if source.mentions(name)] == ["TILE", "a", "special"]
 
 
-def test_macros_stand_before_the_text_and_line_numbers_stay(folder: Path) -> None:
+def test_macros_stand_before_the_text_and_line_numbers_stay(folder):
     source = read_source(folder / "a.cl")
     text = source.with_macros({"B": True, "C": False, "N": 4, "X": 0.5, "T": "float4"})
     head, rest = text.split("#line 1 ")
@@ -67,36 +67,36 @@ def test_macros_stand_before_the_text_and_line_numbers_stay(folder: Path) -> Non
     assert rest == '"a.cl"\n' + source.text
 
 
-def test_a_name_with_quotes_stays_one_name() -> None:
+def test_a_name_with_quotes_stays_one_name():
     source = Source(Path('odd"name\\.cl'), "int a;\n", {})
     assert source.with_macros({}).splitlines()[0] == '#line 1 "odd\\"name\\\\.cl"'
 
 
-def test_include_dirs_are_absolute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_include_dirs_are_absolute(folder, monkeypatch):
     monkeypatch.chdir(folder)
     for path in (Path("a.cl"), Path("deep/../a.cl")):
         assert read_source(path).include_dirs == (str(folder),)
 
 
-def test_links_that_lead_in_a_circle_are_no_includes(folder: Path) -> None:
+def test_links_that_lead_in_a_circle_are_no_includes(folder):
     (folder / "b.h").unlink()
     (folder / "b.h").symlink_to(folder / "b.h")
     assert (folder / "b.h").name not in {p.name for p in read_source(folder / "a.cl").includes}
 
 
-def test_byte_order_mark_and_foreign_line_ends_are_no_text(tmp_path: Path) -> None:
+def test_byte_order_mark_and_foreign_line_ends_are_no_text(tmp_path):
     (tmp_path / "a.cl").write_bytes(b"\xef\xbb\xbfint a;\r\nint b;\rint c;\n")
     assert read_source(tmp_path / "a.cl").text == "int a;\nint b;\nint c;\n"
 
 
-def test_too_long_a_file_is_not_read_to_its_end(tmp_path: Path) -> None:
+def test_too_long_a_file_is_not_read_to_its_end(tmp_path):
     (tmp_path / "a.cl").write_text("x" * 101)
     assert len(read_text(tmp_path / "a.cl", 101)) == 101
     with pytest.raises(ValueError, match="100 bytes"):
         read_text(tmp_path / "a.cl", 100)
 
 
-def test_what_is_no_source_says_why(tmp_path: Path) -> None:
+def test_what_is_no_source_says_why(tmp_path):
     cases = {
         "": "is a folder",
         "a\0.cl": "not a file name",
@@ -114,7 +114,7 @@ def test_what_is_no_source_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read every file")
-def test_unreadable_file_is_an_oserror(tmp_path: Path) -> None:
+def test_unreadable_file_is_an_oserror(tmp_path):
     path = tmp_path / "a.cl"
     path.write_text("int a;")
     path.chmod(0)
@@ -148,13 +148,13 @@ void f(int *y) {
 """
 
 
-def _body(text: str, macros: dict[str, Value]) -> list[str]:
+def _body(text, macros):
     """The lines that stand for those of the file."""
     program = Source(Path("a.cl"), text, {}).with_macros(macros)
     return program.split('#line 1 "a.cl"\n')[1].split("\n")
 
 
-def test_values_and_unrolls_stand_in_the_source_on_the_same_lines() -> None:
+def test_values_and_unrolls_stand_in_the_source_on_the_same_lines():
     macros: dict[str, Value] = {"BLOCK": 64, "TILE": 2, "LANES": 8, "UNROLL_1": 4, "INNER": 0}
     changed = dict.fromkeys((1, 3, 4, 6, 14, 16, 17), "")
     changed |= {2: "#define BLOCK 64 // threads", 5: "#define TILE 2\\", 13: "#pragma unroll 4"}
@@ -162,7 +162,7 @@ def test_values_and_unrolls_stand_in_the_source_on_the_same_lines() -> None:
     assert _body(PRAGMAS, macros) == [changed.get(n, line) for n, line in enumerate(lines, 1)]
 
 
-def test_every_factor_is_a_text_of_its_own_and_one_forbids() -> None:
+def test_every_factor_is_a_text_of_its_own_and_one_forbids():
     source = Source(Path("a.cl"), PRAGMAS, {})
     texts = {source.with_macros({"UNROLL_1": factor, "INNER": 4}) for factor in range(9)}
     assert len(texts) == 9
@@ -172,7 +172,7 @@ def test_every_factor_is_a_text_of_its_own_and_one_forbids() -> None:
 RANGE = "#pragma unroll_range 1,8\n"
 
 
-def test_only_the_lines_of_parameters_change() -> None:
+def test_only_the_lines_of_parameters_change():
     cases = {
         "#define FAST// c\nint a;": ["#define FAST 1// c", "int a;"],
         f"{RANGE}#pragma constraint N <= 8\n#pragma unroll 4\nfor (;;);":
@@ -188,7 +188,7 @@ def test_only_the_lines_of_parameters_change() -> None:
         assert _body(text, {"FAST": True, "UNROLL_1": 2}) == lines
 
 
-def test_a_source_that_guards_its_macros_is_compiled_as_it_stands() -> None:
+def test_a_source_that_guards_its_macros_is_compiled_as_it_stands():
     for text in (
         "#ifndef N\n#define N 4\n#endif\nint a[N];\n",
         "#if !defined(N)\n  #define N 4\n#endif\n",
@@ -201,7 +201,7 @@ def test_a_source_that_guards_its_macros_is_compiled_as_it_stands() -> None:
         assert program == f'#define N 8\n#line 1 "a.cl"\n{text}'
 
 
-def test_include_for_another_value_of_a_parameter_is_left_out() -> None:
+def test_include_for_another_value_of_a_parameter_is_left_out():
     include = '#include "a.h"\n'
     macros: dict[str, Value] = {"P": 0, "WORD": "tiled"}
     for text in ("#if P == 1\n{}#endif", "#if P==0\n#elif P == 2\n#ifdef A\n{}#endif\n#endif"):

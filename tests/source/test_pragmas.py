@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from harness.source.pragmas import Pragma, is_ours, number, read_pragma, typing_error, unroll_names
+from harness.source.pragmas import is_ours, number, read_pragma, typing_error, unroll_names
 from harness.source.preprocessor import scan, spaced
 
 
-def _read(operands: str) -> Pragma:
+def _read(operands):
     [directive] = scan(f"#pragma {operands}\n").directives
     assert is_ours(directive)
     return read_pragma(directive)
 
 
-def test_a_pragma_spans_its_values() -> None:
+def test_a_pragma_spans_its_values():
     cases = {
         "erange 64,512,2": [64, 128, 256, 512],
         "erange 64,512": [64, 128, 256, 512],
@@ -32,11 +32,11 @@ def test_a_pragma_spans_its_values() -> None:
         assert list(_read(operands).values) == values
 
 
-def test_a_range_of_any_length_is_read_at_once() -> None:
+def test_a_range_of_any_length_is_read_at_once():
     assert len(_read("range 1,9007199254740992").values) == 2**53
 
 
-def test_roles_and_names_stand_with_the_values() -> None:
+def test_roles_and_names_stand_with_the_values():
     assert _read("erange 64,512,2 source").role == "source"
     assert _read("select a, b launch").role == "launch"
     assert _read("select launch,source").values == ("launch", "source")
@@ -44,15 +44,15 @@ def test_roles_and_names_stand_with_the_values() -> None:
     assert _read("unroll_values INNER 1,2").values == (1, 2)
 
 
-def test_a_tile_pairs_loops_with_sizes_in_its_order() -> None:
+def test_a_tile_pairs_loops_with_sizes_in_its_order():
     assert _read("tile k : TK,i:TI /* c */, j:TI").tiles == (("k", "TK"), ("i", "TI"), ("j", "TI"))
 
 
-def test_a_constraint_is_read_as_an_expression() -> None:
+def test_a_constraint_is_read_as_an_expression():
     assert _read("constraint A  <= sqrt(B) /* c */ / 4").operands == "A <= sqrt(B) / 4"
 
 
-def test_a_fault_names_what_stands_there_and_the_nearest_word() -> None:
+def test_a_fault_names_what_stands_there_and_the_nearest_word():
     cases = {
         "erange 64": "1 operand",
         "erange": "nothing",
@@ -88,8 +88,8 @@ def test_a_fault_names_what_stands_there_and_the_nearest_word() -> None:
             _read(operands)
 
 
-def test_slips_differ_from_other_peoples_pragmas() -> None:
-    def error(word: str) -> str | None:
+def test_slips_differ_from_other_peoples_pragmas():
+    def error(word):
         return typing_error(scan(f"#pragma {word} x\n").directives[0])
 
     slips = {"eragne": "erange", "ERANGE": "erange", "unrollrange": "unroll_range", "tiles": "tile"}
@@ -99,12 +99,12 @@ def test_slips_differ_from_other_peoples_pragmas() -> None:
         assert error(word) is None
 
 
-def test_loops_are_numbered_in_their_order_and_a_name_shifts_no_other() -> None:
+def test_loops_are_numbered_in_their_order_and_a_name_shifts_no_other():
     text = "#pragma unroll_range 1,8\n#pragma unroll_range U 1,8\n#pragma unroll_values 1,2\n"
     assert list(unroll_names(scan(text).directives).values()) == ["UNROLL_1", "U", "UNROLL_3"]
 
 
-def test_constants_are_plain_decimal_numbers() -> None:
+def test_constants_are_plain_decimal_numbers():
     for text, value in {"256": 256, "(256)": 256, "-1": -1, "0.5": 0.5, "1e3": 1000.0}.items():
         assert number(text) == value
     for text in ("256u", "0x10", "010", "(1", "1)", "N", "1 + 2", "", "9" * 30):
@@ -114,11 +114,11 @@ def test_constants_are_plain_decimal_numbers() -> None:
 # ------------- preprocessor lines: what is one, where it ends, and which macros are undefined there
 
 
-def _names(text: str) -> list[tuple[int, str, str]]:
+def _names(text):
     return [(d.line, d.name, d.text) for d in scan(text).directives]
 
 
-def test_what_only_looks_like_a_directive_is_none() -> None:
+def test_what_only_looks_like_a_directive_is_none():
     for text in (
         "/*\n#define A 1\n*/",
         "// c \\\n#define A 1",
@@ -132,7 +132,7 @@ def test_what_only_looks_like_a_directive_is_none() -> None:
         assert "define" not in {d.name for d in scan(text).directives}
 
 
-def test_a_directive_ends_where_its_continuations_end() -> None:
+def test_a_directive_ends_where_its_continuations_end():
     text = "int a;\n # define A /* one\ntwo */ 2 \\\n  + 3 // c \\\nc\n#pragma once\n"
     assert _names(text) == [(2, "define", "A 2 + 3"), (6, "pragma", "once")]
     define = scan(text).directives[0]
@@ -140,12 +140,12 @@ def test_a_directive_ends_where_its_continuations_end() -> None:
     assert define.has_line_comment
 
 
-def test_quotes_in_comments_digits_and_errors_hide_nothing() -> None:
+def test_quotes_in_comments_digits_and_errors_hide_nothing():
     text = "// don't\nint k = 1'000;\n#error don't\nchar c = '\"';\n#define A 1\n"
     assert _names(text) == [(3, "error", "don't"), (5, "define", "A 1")]
 
 
-def test_conditions_around_a_define_say_what_is_undefined() -> None:
+def test_conditions_around_a_define_say_what_is_undefined():
     cases = {
         "#ifndef A\n{}#endif": "A",
         "#if !defined(A)\n{}#endif": "A",
@@ -165,17 +165,17 @@ def test_conditions_around_a_define_say_what_is_undefined() -> None:
         assert "".join(define.undefined) == undefined
 
 
-def test_macros_with_arguments_are_no_constants() -> None:
+def test_macros_with_arguments_are_no_constants():
     defines = scan("#define A(x) x\n#define B (x)\n#define C\n#define\n#undef D").directives
     assert [d.is_constant for d in defines] == [False, True, True, False, False]
 
 
-def test_what_follows_a_directive_is_code_or_a_directive() -> None:
+def test_what_follows_a_directive_is_code_or_a_directive():
     text = "#pragma a // c\n\n/* c */\n#pragma b\n  for (;;);\n#pragma c"
     directives = scan(text).directives
     assert [d.adjoins for d in directives] == [False, True, False]
     assert [d.next_code for d in directives] == [None, text.index("for"), None]
 
 
-def test_spaced_code_has_no_comments() -> None:
+def test_spaced_code_has_no_comments():
     assert spaced(scan("a /* b */ +\n#define C\n 'd' // e").code) == "a + 'd'"

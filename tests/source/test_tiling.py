@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,8 @@ import pytest
 from harness.core.errors import SpecError
 from harness.core.records import Input, Outcome
 from harness.discover.facts import discover
-from harness.measure.devices import Backend
 from harness.source.kernel_source import Source
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.planted import measured
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -35,15 +33,15 @@ void f(int m, int n, int p, const float *a, const float *b, float *c) {
 """
 
 
-def _source(text: str, name: str = "a.c") -> Source:
+def _source(text, name="a.c"):
     return Source(Path(name), text, {})
 
 
-def _body(text: str, sizes: Mapping[str, int]) -> list[str]:
+def _body(text, sizes):
     return _source(text).with_macros(sizes).partition('#line 1 "a.c"\n')[2].split("\n")
 
 
-def test_loops_over_tiles_stand_where_the_pragma_was_and_no_line_moves() -> None:
+def test_loops_over_tiles_stand_where_the_pragma_was_and_no_line_moves():
     changed = {
         1: "#define TI 4",
         3: "for (int harness_k = (1 + LO), harness_k_end; harness_k <= (p - 1); "
@@ -61,7 +59,7 @@ def test_loops_over_tiles_stand_where_the_pragma_was_and_no_line_moves() -> None
     assert _body(PRODUCT, {"TI": 4, "TK": 8}) == lines
 
 
-def test_sizes_of_0_and_1_leave_the_loops_alone() -> None:
+def test_sizes_of_0_and_1_leave_the_loops_alone():
     cases = ({"TI": 0, "TK": 0}, {"TI": 1, "TK": 1}, {"TI": 0})
     for sizes in cases:
         changed = {1: f"#define TI {sizes['TI']}", 3: "", 4: ""}
@@ -119,7 +117,7 @@ int main(void) {
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
-def test_every_iteration_runs_once_whatever_the_bounds_and_sizes(tmp_path: Path) -> None:
+def test_every_iteration_runs_once_whatever_the_bounds_and_sizes(tmp_path):
     parts, names = [BEGIN], []
     for number, (pragma, loops) in enumerate(NESTS):
         text = f"static void f(int lo, int hi) {{\n#pragma tile {pragma}\n{loops}\n}}\n"
@@ -152,7 +150,7 @@ BOUNDS = (
 )  # fmt: skip
 
 
-def test_plain_bounds_and_bodies_that_stay_in_the_loop_are_tiled() -> None:
+def test_plain_bounds_and_bodies_that_stay_in_the_loop_are_tiled():
     cases = [(BOUNDS[0], body) for body in BODIES] + [(bound, BODIES[0]) for bound in BOUNDS]
     for bound, body in cases:
         text = f"#define SIZE (4 * 8)\n{TWO_LOOPS.replace('; j < m', f'; j < {bound}')}{body} }}"
@@ -169,7 +167,7 @@ for (int i = 0; i < n; i++) for (int j = 0; j < m; j++)
 """
 
 
-def test_pragmas_of_the_loop_stay_with_it() -> None:
+def test_pragmas_of_the_loop_stay_with_it():
     text = TWO_LOOPS.replace("for (int i", "#pragma unroll_range 1,4\n#pragma omp simd\nfor (int i")
     body = _body(f"{text}; }}", {"TI": 8, "UNROLL_1": 2})
     assert body[1].startswith("for (int harness_i = 0,")
@@ -177,12 +175,12 @@ def test_pragmas_of_the_loop_stay_with_it() -> None:
                          "harness_i_end; i++) for (int j = 0; j < m; j++)"]  # fmt: skip
 
 
-def test_a_name_that_the_source_has_is_not_taken() -> None:
+def test_a_name_that_the_source_has_is_not_taken():
     head = _body(f"int harness_i_end;\n{TWO_LOOPS}; }}", {"TI": 8})[2]
     assert head.startswith("for (int harness_i_ = 0, harness_i__end; harness_i_ < n;")
 
 
-def test_a_nest_in_the_body_of_a_nest_is_tiled_too() -> None:
+def test_a_nest_in_the_body_of_a_nest_is_tiled_too():
     text = TWO_LOOPS + "{\n#pragma tile k:TI\nfor (int k = 0; k < 9; k++) y[k] += i + j; } }\n"
     assert " }" * 3 in "".join(_body(text, {"TI": 8, "TJ": 8}))
     assert "for (int k = harness_k; k < harness_k_end; k++)" in "".join(_body(text, {"TI": 8}))
@@ -191,7 +189,7 @@ def test_a_nest_in_the_body_of_a_nest_is_tiled_too() -> None:
 # ------------------------------------------------------------------------------ refusals
 
 
-def test_every_fault_of_a_file_is_reported_once() -> None:
+def test_every_fault_of_a_file_is_reported_once():
     text = TWO_LOOPS + "break;\n#pragma tile i\n#pragma tile j:TI\nwhile (n) n--; }\n"
     text = text.replace("for (int j", "\n#pragma tile j:TI\nfor (int j").replace("break", "")
     faults = _source(text).pragma_faults()
@@ -249,7 +247,7 @@ for bound in ("rows[0]", "*rows", "s->n", "SOME", "count(n)", "n++"):
     REFUSED[f"for (int i = {bound}; i < n; i++) ;"] = f"8: the bound `({bound})`"
 
 
-def test_untileable_loops_are_refused_at_their_line() -> None:
+def test_untileable_loops_are_refused_at_their_line():
     for text, fact in REFUSED.items():
         loops = "i:TI, j:TJ" if "int j" in text or text.startswith(LOOP) else "i:TI"
         whole = f"{HEAD}#pragma tile {loops}\n{text}\n}}\n"
@@ -287,14 +285,14 @@ def reference(arguments): return {"y": np.arange(64, dtype=np.float32)}
 """
 
 
-def _load(folder: Path, kernel: str = KERNEL, space: str = SPACE) -> Spec:
+def _load(folder, kernel=KERNEL, space=SPACE):
     (folder / "k.cl").write_text(kernel)
     (folder / "k.py").write_text(HOST)
     (folder / "space.yaml").write_text(space)
     return load_spec(folder / "space.yaml")
 
 
-def test_a_space_with_untileable_loops(tmp_path: Path) -> None:
+def test_a_space_with_untileable_loops(tmp_path):
     cases = (
         ("x < n;", "x != n;", "k.cl:5: .* on line 4 .*x != n;"),
         ("tile x:TILE_X", "tile x:TILE_Z", "k.cl:4: `TILE_Z` .* `TILE_X`"),
@@ -308,13 +306,13 @@ def test_a_space_with_untileable_loops(tmp_path: Path) -> None:
             _load(tmp_path, KERNEL.replace(old, new), SPACE.replace(old, new))
 
 
-def test_a_space_may_leave_the_tiles_out(tmp_path: Path) -> None:
+def test_a_space_may_leave_the_tiles_out(tmp_path):
     kernel = KERNEL.replace("y[x] = x", "y[x] = x * OTHER")
     [source] = _load(tmp_path, kernel, SPACE.replace("TILE_X", "OTHER")).sources.values()
     assert "harness_x" not in source.with_macros({"OTHER": 8})
 
 
-def test_discover_declares_sizes_as_parameters_of_the_kernels_source(tmp_path: Path) -> None:
+def test_discover_declares_sizes_as_parameters_of_the_kernels_source(tmp_path):
     (tmp_path / "k.cl").write_text(KERNEL + "__kernel void g(__global int *z) { z[0] = 1; }\n")
     [size] = discover(tmp_path / "k.cl", "f").declared.tuned
     assert (size.name, size.role, list(size.pragma.values)) == ("TILE_X", "source", [0, 8, 16])
@@ -325,7 +323,7 @@ def test_discover_declares_sizes_as_parameters_of_the_kernels_source(tmp_path: P
 # ------------------------------------------------------------------------- on the compilers
 
 
-def test_the_example_is_right_with_every_kind_of_tile(opencl: Backend) -> None:
+def test_the_example_is_right_with_every_kind_of_tile(opencl):
     spec = load_spec(EXAMPLES / "transpose_bands.yaml").with_measure({"warmup": 1, "repeats": 2})
     problem = Input({"width": 37, "height": 150})
     tiles = [{"TILE_X": x, "TILE_Y": y} for x, y in ((0, 0), (16, 128))]

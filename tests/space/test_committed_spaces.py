@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.core.records import Input, Outcome
-from harness.measure.devices import Backend
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
 from tests.helpers.commands import check
 from tests.helpers.planted import measured
 
@@ -32,11 +31,11 @@ GADAPT: dict[str, tuple[int, dict[str, int]]] = {
 SHORT = {"warmup": 1, "repeats": 2, "min_repeats": 2}
 
 
-def of_gadapt(name: str) -> Spec:
+def of_gadapt(name):
     return load_spec(SPACES / "gadapt" / f"{name}.yaml")
 
 
-def test_inputs_and_defaults_are_the_published() -> None:
+def test_inputs_and_defaults_are_the_published():
     for name, (inputs, defaults) in GADAPT.items():
         spec = of_gadapt(name)
         assert (len(spec.inputs), spec.search.technique) == (inputs, "HillClimb")
@@ -44,7 +43,7 @@ def test_inputs_and_defaults_are_the_published() -> None:
 
 
 @pytest.mark.slow
-def test_configurations_of_mvmul_and_reduction_verify(opencl: Backend) -> None:
+def test_configurations_of_mvmul_and_reduction_verify(opencl):
     mvmul, small = of_gadapt("mvmul").with_measure(SHORT), Input({"m": 19, "n": 516})
     configs = map(dict, ConstrainedSpace.of(mvmul, small, None, "opencl"))
     reduction = of_gadapt("reduction").with_measure(SHORT)
@@ -56,7 +55,7 @@ def test_configurations_of_mvmul_and_reduction_verify(opencl: Backend) -> None:
 
 
 @pytest.mark.slow
-def test_mvmul_takes_every_side_that_four_divides(tmp_path: Path, opencl: Backend) -> None:
+def test_mvmul_takes_every_side_that_four_divides(tmp_path, opencl):
     sides = (4, 8, 12, 16, 20, 24, 28, 32)
     path = tmp_path / "sides.yaml"
     path.write_text(
@@ -97,11 +96,11 @@ CORNERS: dict[str, tuple[dict[str, int], Input]] = {
 }
 
 
-def of_starchart(name: str) -> Spec:
+def of_starchart(name):
     return load_spec(SPACES / "starchart" / f"{name}.yaml").with_measure(SHORT)
 
 
-def test_space_has_as_many_designs_as_the_authors_sampled_from() -> None:
+def test_space_has_as_many_designs_as_the_authors_sampled_from():
     for name, designs in {"bfs": 98_816, "kmeans_swap": 1_572}.items():
         spec = of_starchart(name)
         assert ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl").count == designs
@@ -109,7 +108,7 @@ def test_space_has_as_many_designs_as_the_authors_sampled_from() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CORNERS)
-def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> None:
+def test_corner_between_powers_of_two_verifies(name, opencl):
     corner, problem = CORNERS[name]
     (run,) = measured(of_starchart(name), opencl, problem, corner)
     assert run.outcome is Outcome.OK, run.message
@@ -117,7 +116,7 @@ def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("y", [2, 3, 5, 8])
-def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y: int, opencl: Backend) -> None:
+def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y, opencl):
     (run,) = measured(of_starchart("nbody"), opencl, Input({"n": 100}), {"X": 16, "Y": y})
     assert run.outcome is Outcome.OK, run.message
 
@@ -125,7 +124,7 @@ def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y: int, opencl:
 # ------------------------------------------------------------------------------------- large inputs
 
 
-def test_check_accepts_the_large_spaces(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_accepts_the_large_spaces(capsys):
     spaces = sorted(map(str, (SPACES / "large").glob("*.yaml")))
     assert check([*spaces, "--no-compile"]) == 0
     assert f"{len(spaces)} spaces valid" in capsys.readouterr().out

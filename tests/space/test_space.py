@@ -9,7 +9,7 @@ import re
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -26,8 +26,8 @@ from harness.core.records import Config, DeviceLimits, Input, Outcome, Value
 from harness.recordings.recording import RecordedTable, Recording
 from harness.recordings.replay import ListedSpace
 from harness.search.techniques import steps_up
-from harness.space import ConstrainedSpace, PointArray, Space
-from harness.space_file import LaunchPlan, Parameter, Spec
+from harness.space import ConstrainedSpace
+from harness.space_file import LaunchPlan, Parameter
 from tests.helpers.commands import check
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened, write_space
 
@@ -52,18 +52,18 @@ inputs:
 """
 
 
-def parameter(name: str, values: Sequence[Value], kind: str = "") -> Parameter:
+def parameter(name, values, kind=""):
     inferred = "enum" if isinstance(values[0], (str, bool, type(None))) else "ordered"
     return Parameter(name, kind or inferred, values, "source", values[0])
 
 
 def space(
-    domains: Mapping[str, Sequence[Value]],
-    *constraints: str,
-    defaults: Mapping[str, Value] = MappingProxyType({}),
-    whens: Mapping[str, str | None] = MappingProxyType({}),
-    **given: Value,
-) -> Space:
+    domains,
+    *constraints,
+    defaults=MappingProxyType({}),
+    whens=MappingProxyType({}),
+    **given,
+):
     parameters = [
         replace(
             parameter(name, values),
@@ -75,7 +75,7 @@ def space(
     return ConstrainedSpace(parameters, [Expression(text) for text in constraints], given)
 
 
-def small() -> Space:
+def small():
     """Four kinds of value, three constraints, 88 of 288 points legal."""
     domains: dict[str, Sequence[Value]] = {
         "A": (1, 2, 4, 8),
@@ -87,26 +87,26 @@ def small() -> Space:
     return space(domains, "A * B <= limit", "not C or D == 'row'", "A % B == 0 or E < 1", limit=12)
 
 
-def every_point(checked: Space) -> list[Config]:
+def every_point(checked):
     return [checked.decode(place) for place in all_places(checked)]
 
 
-def all_places(checked: Space) -> list[tuple[int, ...]]:
+def all_places(checked):
     return list(itertools.product(*(range(len(p.values)) for p in checked.parameters)))
 
 
-def brute_force(checked: Space) -> set[Config]:
+def brute_force(checked):
     """What the constraints allow, each in its one form, by looking at all points."""
     return {c for c in map(checked.canonical, every_point(checked)) if checked.is_legal(c)}
 
 
 @pytest.fixture
-def short_of_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_of_room(monkeypatch):
     """What ties more than some hundred combinations together is left to rejection."""
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (300,))
 
 
-def tied() -> Space:
+def tied():
     """Constraints that tie 16^6 combinations together: too many for a table."""
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 17) for i in range(6)}
     return space(domains, "P0 * P1 * P2 * P3 * P4 * P5 <= 20000", "P0 % P1 == 0", "P4 == P5")
@@ -119,7 +119,7 @@ TIED_COUNT = 64577
 # ------------------------------------------------------------------------------ counting
 
 
-def test_each_legal_configuration_is_counted_listed_and_indexed_once() -> None:
+def test_each_legal_configuration_is_counted_listed_and_indexed_once():
     checked, expected = small(), brute_force(small())
     assert (checked.raw_count, checked.count) == (4 * 6 * 2 * 3 * 2, len(expected))
     assert {checked[index] for index in range(len(expected))} == expected
@@ -127,13 +127,13 @@ def test_each_legal_configuration_is_counted_listed_and_indexed_once() -> None:
         checked[len(expected)]
 
 
-def test_a_constraint_that_no_parameter_decides_empties_the_space_or_does_nothing() -> None:
+def test_a_constraint_that_no_parameter_decides_empties_the_space_or_does_nothing():
     assert space({"A": range(5)}, "m > 3", m=4).count == 5
     assert space({"A": range(5)}, "m > 3", m=3).count == 0
     assert space({"A": range(5)}, "m / k", m=0, k=0).count == 0  # NaN is false
 
 
-def test_what_cannot_be_computed_is_not_legal_and_says_with_which_values() -> None:
+def test_what_cannot_be_computed_is_not_legal_and_says_with_which_values():
     checked = space({"F": (None, 1, 2), "A": (1, 2)}, "F * A < 4")
     assert checked.count == len(brute_force(checked)) == 3
     assert "with F=absent, A=1" in (checked.why_illegal({"F": None, "A": 1}) or "")
@@ -142,7 +142,7 @@ def test_what_cannot_be_computed_is_not_legal_and_says_with_which_values() -> No
 # ------------------------------------------------------------------------------- drawing
 
 
-def test_samples_are_uniform_among_what_is_not_excluded() -> None:
+def test_samples_are_uniform_among_what_is_not_excluded():
     checked, rng = small(), random.Random(2)
     exclude = set(rng.sample(list(checked), 14))
     drawn: Counter[Config] = Counter()
@@ -153,7 +153,7 @@ def test_samples_are_uniform_among_what_is_not_excluded() -> None:
     assert chisquare(list(drawn.values())).pvalue > 1e-3
 
 
-def test_fewer_are_sampled_where_there_are_no_more() -> None:
+def test_fewer_are_sampled_where_there_are_no_more():
     checked, rng = small(), random.Random(0)
     assert set(checked.sample(rng, 1000)) == set(checked)
     assert checked.sample(rng, 3, set(checked)) == []
@@ -161,7 +161,7 @@ def test_fewer_are_sampled_where_there_are_no_more() -> None:
     assert checked.sample(rng, 3, set(checked) - set(last)) == last
 
 
-def test_an_empty_space_gives_nothing() -> None:
+def test_an_empty_space_gives_nothing():
     empty = space({"A": range(5)}, "A > 9")
     assert (empty.count, list(empty), empty.sample(random.Random(0))) == (0, [], [])
     with pytest.raises(UsageError, match="no legal configuration was found"):
@@ -172,7 +172,7 @@ def test_an_empty_space_gives_nothing() -> None:
 
 
 @pytest.mark.usefixtures("short_of_room")
-def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error() -> None:
+def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error():
     checked, expected = tied(), TIED_COUNT
     assert checked.count is None
     estimate, error = checked.estimate_count(random.Random(0))
@@ -184,7 +184,7 @@ def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error() -> N
 
 
 @pytest.mark.usefixtures("short_of_room")
-def test_a_space_that_is_too_large_to_count_is_sampled_and_iterated_by_rejection() -> None:
+def test_a_space_that_is_too_large_to_count_is_sampled_and_iterated_by_rejection():
     checked = tied()
     first = checked.sample(random.Random(1), 50)
     rest = checked.sample(random.Random(1), 50, set(first))
@@ -198,14 +198,14 @@ def test_a_space_that_is_too_large_to_count_is_sampled_and_iterated_by_rejection
 # ------------------------------------------------------------------------------- judging
 
 
-def test_a_broken_constraint_is_printed_with_its_values() -> None:
+def test_a_broken_constraint_is_printed_with_its_values():
     config: dict[str, Value] = {"A": 8, "B": 2, "C": False, "D": "row", "E": 1}
     assert "with A=8, B=2, limit=12" in (small().why_illegal(config) or "")
     assert not small().is_legal(config)
     assert small().why_illegal({**config, "A": 4}) is None
 
 
-def test_what_is_no_point_is_refused_by_its_parameter() -> None:
+def test_what_is_no_point_is_refused_by_its_parameter():
     checked = space({"A": (1, 2), "B": ("x", "y")})
     for values, name in (
         ({"A": 1, "B": "x", "Z": 1}, "`Z`"),
@@ -215,7 +215,7 @@ def test_what_is_no_point_is_refused_by_its_parameter() -> None:
         assert name in (checked.why_illegal(values) or "")
 
 
-def test_a_value_of_another_type_is_another_value() -> None:
+def test_a_value_of_another_type_is_another_value():
     domains: list[Sequence[Value]] = [(1, 2), (True, False), (1.0, 2.0), ("1", "2"), range(1, 3)]
     for values in domains:
         checked = space({"A": values})
@@ -228,17 +228,17 @@ def test_a_value_of_another_type_is_another_value() -> None:
 # ---------------------------------------------------------------------------- neighbours
 
 
-def neighbours(checked: Space, config: Config) -> list[Config]:
+def neighbours(checked, config):
     return [checked.decode(row) for row in rows(checked.neighbour_points(places(checked, config)))]
 
 
-def places(checked: Space, config: Config) -> PointArray:
+def places(checked, config):
     return checked.encode_all([config])[0]
 
 
 def test_where_rejection_finds_nothing_it_ends_and_the_default_is_the_nearest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (10,))
     monkeypatch.setattr("harness.space.space._MAX_DRAWS", 100)
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 18) for i in range(6)}
@@ -248,7 +248,7 @@ def test_where_rejection_finds_nothing_it_ends_and_the_default_is_the_nearest(
     assert checked.sample_points(np.random.default_rng(0), 5).shape == (0, 6)
 
 
-def test_distance_is_the_relative_step_on_scales_and_one_elsewhere() -> None:
+def test_distance_is_the_relative_step_on_scales_and_one_elsewhere():
     checked = small()
     first = Config({"A": 1, "B": 1, "C": False, "D": "row", "E": 1})
     other = Config({"A": 4, "B": 6, "C": False, "D": "block", "E": 1})
@@ -259,11 +259,11 @@ def test_distance_is_the_relative_step_on_scales_and_one_elsewhere() -> None:
 # -------------------------------------------------------------- inputs, devices, launches
 
 
-def on_device(spec: Spec, limits: DeviceLimits | None, compiler: str | None = None) -> Space:
+def on_device(spec, limits, compiler=None):
     return ConstrainedSpace.of(spec, spec.inputs[0], limits, compiler)
 
 
-def test_flags_of_other_compilers_stay_absent(tmp_path: Path) -> None:
+def test_flags_of_other_compilers_stay_absent(tmp_path):
     spec = make_spec(tmp_path, FLAGGED)
     for compiler, flags in (
         (None, set()),
@@ -278,14 +278,14 @@ def test_flags_of_other_compilers_stay_absent(tmp_path: Path) -> None:
     assert {c["BLOCK"] for c in flagged} == {16, 32, 64}
 
 
-def test_constraints_may_name_the_limits_of_a_device(tmp_path: Path) -> None:
+def test_constraints_may_name_the_limits_of_a_device(tmp_path):
     spec = make_spec(tmp_path, FLAGGED)
     assert on_device(spec, None).is_legal({"BLOCK": 1024, "TILE": 4}), "without a device"
     why = on_device(spec, DEVICE).why_illegal({"BLOCK": 512, "TILE": 4}) or ""
     assert "max_local_bytes=4096" in why
 
 
-def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path: Path) -> None:
+def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path):
     spec = make_spec(tmp_path, FLAGGED)
     checked = on_device(spec, DEVICE)
     wide = ConstrainedSpace.of(spec, spec.inputs[1], DEVICE)
@@ -299,21 +299,19 @@ def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path:
     assert {c["BLOCK"] * c["TILE"] for c in wide} == {128, 192, 256, 384, 512}  # type: ignore[operator]
 
 
-def launched(
-    values: Sequence[Value], limits: DeviceLimits | None = DEVICE, grid: str = "1", **plan: str
-) -> ConstrainedSpace:
+def launched(values, limits=DEVICE, grid="1", **plan):
     """A space of X whose groups have one work-item, or as `plan` says."""
     launch = LaunchPlan(group=["1"], grid=[grid], **plan)
     return ConstrainedSpace([parameter("X", values)], (), {"n": 5, "m": "a"}, limits, launch)
 
 
-def test_launch_of_no_group_is_illegal_on_a_device() -> None:
+def test_launch_of_no_group_is_illegal_on_a_device():
     why = launched((4, 64), grid="n // X").why_illegal({"X": 64})
     assert why is not None
     assert "`(n // X) >= 1` is false with n=5, X=64" in why
 
 
-def test_a_launch_has_the_sizes_of_its_expressions(tmp_path: Path) -> None:
+def test_a_launch_has_the_sizes_of_its_expressions(tmp_path):
     spec = make_spec(tmp_path, FLAGGED)
     launch = on_device(spec, None).launch(Config({"BLOCK": 64, "TILE": 3}), "kernel", ["a", "b"])
     assert (launch.group, launch.grid) == ((64,), (22,))
@@ -322,14 +320,14 @@ def test_a_launch_has_the_sizes_of_its_expressions(tmp_path: Path) -> None:
     assert repr(computed.grid) == "(2,)", "a whole number, though a float"
 
 
-def test_a_launch_size_that_is_no_whole_number_is_refused() -> None:
+def test_a_launch_size_that_is_no_whole_number_is_refused():
     for size, value in {"n / X": "2.5", "X - 2": "0", "n / 0": "nan", "m": "a"}.items():
         checked = launched((2, 4), None, size)
         with pytest.raises(ExpressionError, match=f"`{size}` .* is {value}$"):
             checked.launch(Config({"X": 2}), "kernel", ())
 
 
-def test_shared_memory_lies_within_that_of_a_group_that_asks_for_it() -> None:
+def test_shared_memory_lies_within_that_of_a_group_that_asks_for_it():
     asking = replace(DEVICE, opt_in_local_bytes=8192)
     for limits, legal in ((DEVICE, {4, 8}), (asking, {4, 8, 12})):
         checked = launched((2, 4, 8, 12, 16), limits, shared="X * 1024 - 4096")
@@ -340,7 +338,7 @@ def test_shared_memory_lies_within_that_of_a_group_that_asks_for_it() -> None:
         checked.launch(Config({"X": 2}), "f", ())
 
 
-def test_carveout_is_a_percentage_or_the_drivers_choice() -> None:
+def test_carveout_is_a_percentage_or_the_drivers_choice():
     checked = launched((-2, -1, 75, 100, 101), carveout="X")
     assert {config["X"] for config in checked} == {-1, 75, 100}
     assert checked.launch(Config({"X": 75}), "f", ()).carveout == 75
@@ -349,20 +347,20 @@ def test_carveout_is_a_percentage_or_the_drivers_choice() -> None:
 # ------------------------------------------------------------------------------ laziness
 
 
-def billions() -> Space:
+def billions():
     """32^12 points, 1.5 * 10^10 of them legal."""
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 33) for i in range(12)}
     return space(domains, *(f"P{i} <= P{i + 1}" for i in range(11)))
 
 
-def unbounded() -> Space:
+def unbounded():
     """Ranges of 10^9 values each, one constraint over all values of two of them."""
     domains: dict[str, Sequence[Value]] = {name: range(1, 10**9) for name in "ABC"}
     return space(domains, "A <= B")
 
 
 @pytest.mark.parametrize("made", [billions, tied, unbounded])
-def test_space_of_billions_answers_at_once_in_little_memory(made: Callable[[], Space]) -> None:
+def test_space_of_billions_answers_at_once_in_little_memory(made):
     began = time.process_time()
     checked, rng = made(), random.Random(0)
     drawn = checked.sample(rng, 5)
@@ -381,11 +379,11 @@ def test_space_of_billions_answers_at_once_in_little_memory(made: Callable[[], S
 # --------------------------------------------------------------------------------- points as arrays
 
 
-def rows(places: PointArray) -> list[tuple[int, ...]]:
+def rows(places):
     return [tuple(row) for row in places.tolist()]
 
 
-def test_what_is_no_value_cannot_be_encoded() -> None:
+def test_what_is_no_value_cannot_be_encoded():
     checked = space({"A": (1, 2), "B": range(3)})
     assert checked.encode_all([]).shape == (0, 2)
     for bad in ({"A": 1.0, "B": 0}, {"A": 1, "B": 3}):
@@ -395,14 +393,14 @@ def test_what_is_no_value_cannot_be_encoded() -> None:
             checked.encode(bad)
 
 
-def evenness(drawn: PointArray, legal: int) -> float:
+def evenness(drawn, legal):
     """The probability of counts as uneven as these, if all legal points are as likely."""
     counts = Counter(rows(drawn))
     assert len(counts) == legal
     return float(chisquare(list(counts.values())).pvalue)
 
 
-def test_samples_that_are_left_to_rejection_are_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_that_are_left_to_rejection_are_uniform(monkeypatch):
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (6,))
     checked = small()
     assert checked.count is None
@@ -410,7 +408,7 @@ def test_samples_that_are_left_to_rejection_are_uniform(monkeypatch: pytest.Monk
     assert evenness(drawn, len(brute_force(small()))) > 1e-3
 
 
-def test_samples_are_uniform_where_counts_exceed_64_bits() -> None:
+def test_samples_are_uniform_where_counts_exceed_64_bits():
     domains: dict[str, Sequence[Value]] = {f"P{i}": range(32) for i in range(24)}
     wide = space(domains, "P0 <= P1", "P2 != P3")
     assert wide.count == 528 * 32 * 31 * 32**20
@@ -421,7 +419,7 @@ def test_samples_are_uniform_where_counts_exceed_64_bits() -> None:
     assert chisquare(np.bincount(drawn[:, 0], minlength=32), expected).pvalue > 1e-3
 
 
-def test_of_many_values_the_near_ones_and_some_spread_over_all_are_neighbours() -> None:
+def test_of_many_values_the_near_ones_and_some_spread_over_all_are_neighbours():
     checked = space({"A": range(1000), "B": range(64)}, "A + B < 1040")
     for here in (0, 5, 700, 999):
         near = range(max(0, here - 32), min(1000, here + 33))
@@ -432,7 +430,7 @@ def test_of_many_values_the_near_ones_and_some_spread_over_all_are_neighbours() 
         assert sorted(listed) == sorted(changed)
 
 
-def test_ranges_of_more_values_than_32_bits_count_are_places_of_64_bits() -> None:
+def test_ranges_of_more_values_than_32_bits_count_are_places_of_64_bits():
     checked = space({"A": range(1, 2**40), "B": (1, 2)}, "A % 2 == 0 or B == 1")
     drawn = checked.sample_points(np.random.default_rng(0), 100)
     assert drawn.dtype == np.int64
@@ -445,7 +443,7 @@ def test_ranges_of_more_values_than_32_bits_count_are_places_of_64_bits() -> Non
 # ------------------------------------------------------------------------ listed points
 
 
-def listed_space(places: set[tuple[int, ...]], extents: Sequence[int]) -> ListedSpace:
+def listed_space(places, extents):
     """A recording of these configurations, all of which worked."""
     table = RecordedTable(np.array(sorted(places), np.int32), [Outcome.OK] * len(places), (), {})
     parameters = tuple(parameter(f"P{k}", range(extent)) for k, extent in enumerate(extents))
@@ -457,9 +455,7 @@ def listed_space(places: set[tuple[int, ...]], extents: Sequence[int]) -> Listed
 
 @settings(max_examples=20, deadline=None)
 @given(st.data(), st.sampled_from([(4, 3, 2), (2000, 5, 3), (2**31 - 1, 2**31 - 1, 2**31 - 1)]))
-def test_neighbours_in_a_recording_are_its_rows_that_differ_in_one_parameter(
-    data: st.DataObject, extents: tuple[int, ...]
-) -> None:
+def test_neighbours_in_a_recording_are_its_rows_that_differ_in_one_parameter(data, extents):
     point = st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1))
     recorded = data.draw(st.sets(point, min_size=1))
     checked = listed_space(recorded, extents)
@@ -468,7 +464,7 @@ def test_neighbours_in_a_recording_are_its_rows_that_differ_in_one_parameter(
     assert set(rows(checked.neighbour_points(here))) == expected
 
 
-def test_samples_of_a_recording_are_its_rows_uniformly() -> None:
+def test_samples_of_a_recording_are_its_rows_uniformly():
     recorded = {(a, b) for a in range(9) for b in range(7) if (a + b) % 3}
     checked = listed_space(recorded, (9, 7))
     drawn = checked.sample_points(np.random.default_rng(2), 2000)
@@ -478,7 +474,7 @@ def test_samples_of_a_recording_are_its_rows_uniformly() -> None:
     assert evenness(drawn, len(recorded)) > 1e-3
 
 
-def test_rows_whose_numbers_need_more_than_64_bits_differ() -> None:
+def test_rows_whose_numbers_need_more_than_64_bits_differ():
     rng = np.random.default_rng(5)
     recorded = set(map(tuple, rng.integers(30, size=(1000, 20)).tolist()))
     checked = listed_space(recorded, (30,) * 20)
@@ -492,7 +488,7 @@ def test_rows_whose_numbers_need_more_than_64_bits_differ() -> None:
 # --------------------------------------------- parameters that matter only `when` something holds
 
 
-def tiled(**values: Value) -> Space:
+def tiled(**values):
     """Three implementations; each has parameters of its own, one of them parameters in turn."""
     domains = {
         "IMPL": ("direct", "tiled", "packed"),
@@ -510,7 +506,7 @@ def tiled(**values: Value) -> Space:
 # ---------------------------------------------------------------------------- counting
 
 
-def test_the_one_that_counts_has_the_default() -> None:
+def test_the_one_that_counts_has_the_default():
     config = Config({"IMPL": "packed", "TILE": 8, "PAD": 2, "WORD": 16, "BLOCK": 16})
     printed = tiled().canonical(config)
     assert printed == Config({"IMPL": "packed", "TILE": 2, "PAD": 0, "WORD": 16, "BLOCK": 16})
@@ -519,7 +515,7 @@ def test_the_one_that_counts_has_the_default() -> None:
     assert tiled().is_legal(tiled().default)
 
 
-def test_what_is_no_point_stays_as_it_is() -> None:
+def test_what_is_no_point_stays_as_it_is():
     for config in (Config({"IMPL": "direct"}), Config({**tiled().default, "IMPL": "no"})):
         assert tiled().canonical(config) is config
 
@@ -527,13 +523,13 @@ def test_what_is_no_point_stays_as_it_is() -> None:
 # ----------------------------------------------------------------------------- judging
 
 
-def test_what_does_not_matter_but_differs_is_named_with_what_decides() -> None:
+def test_what_does_not_matter_but_differs_is_named_with_what_decides():
     config = {"IMPL": "packed", "TILE": 2, "PAD": 0, "WORD": 8, "BLOCK": 16}
     why = tiled(m=1).why_illegal(config) or ""
     assert re.search("WORD .* IMPL=packed, m=1, .* absent", why)
 
 
-def test_a_condition_on_a_device_waits_for_it() -> None:
+def test_a_condition_on_a_device_waits_for_it():
     parameters = space({"A": (1, 2)}, whens={"A": "max_group_size > 512"}).parameters
     assert ConstrainedSpace(parameters).count == 2
     assert ConstrainedSpace(parameters, limits=DEVICE).count == 1
@@ -542,7 +538,7 @@ def test_a_condition_on_a_device_waits_for_it() -> None:
 # -------------------------------------------------------------------------- neighbours
 
 
-def steps(checked: Space, start: Config) -> set[Config]:
+def steps(checked, start):
     """What one change leads to, told in the one way."""
     changed = {
         checked.canonical(Config({**start, p.name: value}))
@@ -552,7 +548,7 @@ def steps(checked: Space, start: Config) -> set[Config]:
     return {config for config in changed - {start} if checked.is_legal(config)}
 
 
-def test_steps_up_change_something() -> None:
+def test_steps_up_change_something():
     checked = tiled()
     start = checked.default
     up = {"IMPL": "tiled"}, {"BLOCK": 64}
@@ -584,7 +580,7 @@ CONSTRAINTS = (
 
 
 @st.composite
-def spaces(draw: st.DrawFn) -> Space:
+def spaces(draw):
     """Up to four parameters, each of which may depend on those before it in some order."""
     order = draw(st.permutations("ABCD"[: draw(st.integers(1, 4))]))
     domains = {name: draw(st.sampled_from(DOMAINS)) for name in sorted(order)}
@@ -603,7 +599,7 @@ def spaces(draw: st.DrawFn) -> Space:
 
 @settings(max_examples=30, deadline=None)
 @given(spaces(), st.integers(0, 99))
-def test_any_space_agrees_with_brute_force(checked: Space, seed: int) -> None:
+def test_any_space_agrees_with_brute_force(checked, seed):
     every, expected = every_point(checked), brute_force(checked)
     assert set(checked) == expected
     assert checked.count == len(expected)
@@ -640,7 +636,7 @@ inputs: {features: [n], values: [{n: 100}, {n: 1000}]}
 """
 
 
-def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path: Path) -> None:
+def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path):
     spec = make_spec(tmp_path, FILE)
     small, large = (ConstrainedSpace.of(spec, given, None, "nvcc") for given in spec.inputs)
     assert (small.count, large.count) == (3, 1 + 2 * (2 + 1 + 3))
@@ -651,7 +647,7 @@ def test_parameters_and_flags_of_a_space_file_have_conditions(tmp_path: Path) ->
     assert spec.parameters[2].options(True) == ("--use_fast_math",)
 
 
-def test_check_lists_every_condition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_lists_every_condition(tmp_path, capsys):
     text = FILE.replace("TILE == 4}", "TILE * 64 <= max_local_bytes}")
     assert check([str(write_space(tmp_path, text)), "--no-compile"]) == 0
     printed = capsys.readouterr().out
@@ -659,7 +655,7 @@ def test_check_lists_every_condition(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert re.search("use_fast_math matters when TILE .* for max_local_bytes", printed)
 
 
-def test_a_long_condition_does_not_get_too_long(tmp_path: Path) -> None:
+def test_a_long_condition_does_not_get_too_long(tmp_path):
     long = "BLOCK > 16 and n > 100" + " and BLOCK < 999" * 61
     assert 990 < len(long) <= 1000
     text = FILE.replace("when: BLOCK > 16 and n > 100", f"when: {long}")
@@ -680,8 +676,8 @@ inputs: {features: [n], values: [{n: 1000}, {n: 10}]}
 """
 
 
-def test_winners_and_seeds_are_tried_on_other_inputs_in_their_form_there(tmp_path: Path) -> None:
-    def time_s(on: Input, config: Config) -> float:
+def test_winners_and_seeds_are_tried_on_other_inputs_in_their_form_there(tmp_path):
+    def time_s(on, config):
         return 1 / (config["BLOCK"] * config["TILE"])  # type: ignore[operator]
 
     spec, measurer = make_spec(tmp_path, TILE_FROM_1000), FormulaMeasurer(time_s)

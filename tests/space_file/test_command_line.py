@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from harness.core.errors import SpecError
-from harness.space_file import ProgramPlan, load_spec
-from harness.space_file.program import CommandLine, NoLauncher, command_line, texts_of
+from harness.space_file import load_spec
+from harness.space_file.program import NoLauncher, command_line, texts_of
 
 SPACE = """\
 name: work
@@ -25,7 +22,7 @@ verify: {against: nothing}
 """
 
 
-def plan_of(folder: Path, words: str, more: str = "environment: {T: '{T}'}") -> ProgramPlan:
+def plan_of(folder, words, more="environment: {T: '{T}'}"):
     (folder / "work.c").write_text("int main(void) { return 0; }\n")
     path = folder / "space.yaml"
     path.write_text(SPACE.replace("WORDS", words).replace("MORE", more))
@@ -34,11 +31,11 @@ def plan_of(folder: Path, words: str, more: str = "environment: {T: '{T}'}") -> 
     return plan
 
 
-def sources(line: CommandLine) -> dict[str, dict[str, Any]]:
+def sources(line):
     return {name: s.model_dump(exclude_defaults=True) for name, s in line.sources.items()}
 
 
-def test_features_are_where_run_has_them(tmp_path: Path) -> None:
+def test_features_are_where_run_has_them(tmp_path):
     cases = (
         ('"{output}", "{n}", "{m}"', 1, 2),
         ('"{output}", fast, "{m}", "{n}"', 3, 2),
@@ -52,7 +49,7 @@ def test_features_are_where_run_has_them(tmp_path: Path) -> None:
         assert sources(line) == {"n": {"argument": n}, "m": {"argument": m}}
 
 
-def test_a_seed_is_the_users_to_give(tmp_path: Path) -> None:
+def test_a_seed_is_the_users_to_give(tmp_path):
     more = "environment: {T: '{T}', S: '{seed}'}"
     plan = plan_of(tmp_path, '"{output}", "--seed={seed}", "{n}", "{m}"', more)
     line = command_line(plan, ("n", "m"))
@@ -60,14 +57,14 @@ def test_a_seed_is_the_users_to_give(tmp_path: Path) -> None:
     assert sources(line) == {"n": {"argument": 2}, "m": {"argument": 3}}
 
 
-def test_words_that_parameters_set_are_inserted_with_their_options(tmp_path: Path) -> None:
+def test_words_that_parameters_set_are_inserted_with_their_options(tmp_path):
     plan = plan_of(tmp_path, '"{output}", "{T}", "{n}", -t, "{T}", "{m}", "--x={TILE}"')
     line = command_line(plan, ("n", "m"))
     inserted = [(at, template.text) for at, template in line.inserted]
     assert inserted == [(0, "{T}"), (1, "-t"), (1, "{T}"), (2, "--x={TILE}")]
 
 
-def test_variables_are_set_by_parameters_features_or_the_space(tmp_path: Path) -> None:
+def test_variables_are_set_by_parameters_features_or_the_space(tmp_path):
     more = "environment: {T: '{T}', A: 'yes', N: '{n}', M: '{m}'}"
     line = command_line(plan_of(tmp_path, '"{output}", "{n}"', more), ("n", "m"))
     assert sources(line) == {"n": {"argument": 1}, "m": {"environment": "M"}}
@@ -76,14 +73,14 @@ def test_variables_are_set_by_parameters_features_or_the_space(tmp_path: Path) -
     assert line.feature_variables == (("N", "n"),)
 
 
-def test_the_space_may_say_where_a_feature_is(tmp_path: Path) -> None:
+def test_the_space_may_say_where_a_feature_is(tmp_path):
     more = "features: {n: {file_size: 2}, m: {environment: M}}"
     plan = plan_of(tmp_path, '"{output}", "{T}", "{n}"', more)
     line = command_line(plan, ("n", "m"))
     assert sources(line) == {"n": {"file_size": 2}, "m": {"environment": "M"}}
 
 
-def test_the_sources_of_features_change_no_measurement(tmp_path: Path) -> None:
+def test_the_sources_of_features_change_no_measurement(tmp_path):
     plan_of(tmp_path, '"{output}", "{T}", "{n}"', "")
     without = load_spec(tmp_path / "space.yaml")
     plan_of(tmp_path, '"{output}", "{T}", "{n}"', "features: {n: {argument: 2}}")
@@ -93,7 +90,7 @@ def test_the_sources_of_features_change_no_measurement(tmp_path: Path) -> None:
     assert stated.program_parts == without.program_parts
 
 
-def test_what_cannot_be_launched_says_why(tmp_path: Path) -> None:
+def test_what_cannot_be_launched_says_why(tmp_path):
     cases = {
         '"{output}", "{n}"': "feature m",
         '"{output}", "{n}", "in{m}.txt"': "feature m",
@@ -109,13 +106,13 @@ def test_what_cannot_be_launched_says_why(tmp_path: Path) -> None:
             command_line(plan, ("n", "m"))
 
 
-def test_a_program_for_each_input_has_no_launcher(tmp_path: Path) -> None:
+def test_a_program_for_each_input_has_no_launcher(tmp_path):
     plan = plan_of(tmp_path, '"{output}", "{n}", "{m}"')
     with pytest.raises(NoLauncher, match=r"`\{TILE\}`"):
         command_line(plan, ("TILE",))
 
 
-def test_a_wrong_source_is_a_fault_of_its_line(tmp_path: Path) -> None:
+def test_a_wrong_source_is_a_fault_of_its_line(tmp_path):
     cases = {
         "{nn: {argument: 1}}": "nn: .* `n`",
         "{n: {argument: 0}}": "n.argument: .* 0",
@@ -130,5 +127,5 @@ def test_a_wrong_source_is_a_fault_of_its_line(tmp_path: Path) -> None:
             plan_of(tmp_path, '"{output}", "{T}", "{n}"', f"features: {features}")
 
 
-def test_booleans_are_words_as_in_the_measured_runs() -> None:
+def test_booleans_are_words_as_in_the_measured_runs():
     assert texts_of({"FAST": True, "T": 4}) == {"FAST": "1", "T": "4"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 import shutil
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -44,12 +43,12 @@ class Pretended:
 
     at_once = 2
 
-    def __init__(self, identity: str, refused: Sequence[str] = ()) -> None:
+    def __init__(self, identity, refused=()):
         self.identity = identity
         self.asked: list[Setting] = []
         self._refused = refused
 
-    def try_out(self, setting: Setting) -> str | None:
+    def try_out(self, setting):
         self.asked.append(setting)
         return next((f"unknown option {w}" for w in setting.words if w in self._refused), None)
 
@@ -58,19 +57,17 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Catalogue:
+def small(tmp_path):
     return Catalogue.read(written(tmp_path, SMALL))
 
 
-def written(folder: Path, text: str) -> Path:
+def written(folder, text):
     path = folder / "flags.yaml"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def resolve(
-    catalogue: Catalogue, selection: object, *, linked: bool = False
-) -> flags.SelectedFlags:
+def resolve(catalogue, selection, *, linked=False):
     """Resolve a selection as it stands in a space file."""
     listed = [selection] if isinstance(selection, str) else selection
     chosen: Selection = TypeAdapter(Selection).validate_python(listed)
@@ -80,14 +77,14 @@ def resolve(
 # ------------------------------------------------------------------------- what is shipped
 
 
-def selected(catalogue: Catalogue, names: Iterable[str]) -> list[str | dict[str, object]]:
+def selected(catalogue, names):
     """A selection of these flags; those that pass files pass any."""
     filed = {name for name in names if catalogue.flags[name].type == "files"}
     return [{name: {"files": "*"}} if name in filed else name for name in names]
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_flag_of_a_shipped_catalogue_can_be_selected(name: str) -> None:
+def test_every_flag_of_a_shipped_catalogue_can_be_selected(name):
     catalogue = catalogue_of(name)
     resolved = resolve(catalogue, selected(catalogue, catalogue.flags), linked=True)
     for flag_name, flag in catalogue.flags.items():
@@ -97,7 +94,7 @@ def test_every_flag_of_a_shipped_catalogue_can_be_selected(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_exact_flags_change_no_values_and_the_fast_math_family_does(name: str) -> None:
+def test_exact_flags_change_no_values_and_the_fast_math_family_does(name):
     exact = resolve(catalogue_of(name), "exact")
     fast = resolve(catalogue_of(name), "fast_math")
     assert not exact.changes_values
@@ -109,7 +106,7 @@ NOT = re.compile(r"(^|[-_f])(no|dont|disable)[-_]")
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_boolean_flags_pass_what_their_names_say(name: str) -> None:
+def test_boolean_flags_pass_what_their_names_say(name):
     """`math_errno: true` as the name of `-fno-math-errno` would say the opposite."""
     for flag_name, flag in catalogue_of(name).flags.items():
         if flag.type == "boolean":
@@ -118,7 +115,7 @@ def test_boolean_flags_pass_what_their_names_say(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_constraints_are_such_that_any_flag_may_be_left_out(name: str) -> None:
+def test_constraints_are_such_that_any_flag_may_be_left_out(name):
     catalogue = catalogue_of(name)
     for written in catalogue.constraints:
         for left_out in written.names:
@@ -128,7 +125,7 @@ def test_constraints_are_such_that_any_flag_may_be_left_out(name: str) -> None:
             assert all(constraint.holds(absent) for constraint in printed)
 
 
-def test_compiler_without_a_catalogue_is_refused_with_the_nearest() -> None:
+def test_compiler_without_a_catalogue_is_refused_with_the_nearest():
     with pytest.raises(UsageError, match=r"'nvc'.*`nvcc`"):
         catalogue_of("nvc")
 
@@ -136,7 +133,7 @@ def test_compiler_without_a_catalogue_is_refused_with_the_nearest() -> None:
 # ------------------------------------------------------------------------- selections
 
 
-def test_set_and_names_are_joined_narrowed_and_taken_out(small: Catalogue) -> None:
+def test_set_and_names_are_joined_narrowed_and_taken_out(small):
     chosen = resolve(small, ["default", "-fast", {"width": {"values": [2]}}], linked=True)
     assert {name: list(values) for name, values in chosen.values.items()} == {
         "width": [2],
@@ -147,11 +144,11 @@ def test_set_and_names_are_joined_narrowed_and_taken_out(small: Catalogue) -> No
     assert not chosen.changes_values
 
 
-def test_exact_leaves_the_values_that_change_results(small: Catalogue) -> None:
+def test_exact_leaves_the_values_that_change_results(small):
     assert resolve(small, "exact").values["width"] == (1, 2)
 
 
-def test_selection_that_does_not_fit_says_why(small: Catalogue) -> None:
+def test_selection_that_does_not_fit_says_why(small):
     cases = (
         ("defaults", "`defaults` .* `default`"),
         ([{"default": {"values": [1]}}], "`default` is a set"),
@@ -167,7 +164,7 @@ def test_selection_that_does_not_fit_says_why(small: Catalogue) -> None:
             resolve(small, selection)
 
 
-def test_constraints_speak_of_the_selected_flags_alone(small: Catalogue) -> None:
+def test_constraints_speak_of_the_selected_flags_alone(small):
     assert resolve(small, ["fast", "unroll"]).constraints == ()
     # A limit needs `unroll`, which is not selected: then it has to be absent as well.
     for other, text in {
@@ -183,13 +180,13 @@ def test_constraints_speak_of_the_selected_flags_alone(small: Catalogue) -> None
 # ------------------------------------------------------------------------- asking a compiler
 
 
-def test_flag_that_acts_on_linked_programs_is_left_out_of_kernels(small: Catalogue) -> None:
+def test_flag_that_acts_on_linked_programs_is_left_out_of_kernels(small):
     resolved = resolve(small, "default")
     assert list(resolved.values) == ["fast", "width", "limit", "unroll"]
     assert "`link`" in " ".join(resolved.notices)
 
 
-def test_each_compiler_is_asked_once() -> None:
+def test_each_compiler_is_asked_once():
     fast = Setting(("--fast",))
     first, again, other = Pretended("one", ["--fast"]), Pretended("one"), Pretended("other")
     assert answers(first, [fast]) == answers(again, [fast]) != answers(other, [fast])
@@ -197,7 +194,7 @@ def test_each_compiler_is_asked_once() -> None:
     assert len(other.asked) == len(first.asked) > 0
 
 
-def test_compiler_that_refuses_an_empty_program_is_not_asked_for_flags() -> None:
+def test_compiler_that_refuses_an_empty_program_is_not_asked_for_flags():
     broken = Pretended("broken")
     broken.try_out = lambda setting: "no such target"  # type: ignore[method-assign]
     with pytest.raises(BackendUnavailable, match=r"empty program.*no such target"):
@@ -205,7 +202,7 @@ def test_compiler_that_refuses_an_empty_program_is_not_asked_for_flags() -> None
 
 
 @needs_gcc
-def test_gcc_is_asked_and_its_warnings_of_conflict_count() -> None:
+def test_gcc_is_asked_and_its_warnings_of_conflict_count():
     gcc = ProbedCommand("gcc", Path(shutil.which("gcc") or ""))
     usual, missing, overruled = (
         Setting((word,)) for word in ("-funroll-loops", "-fno-such-option", "-fassociative-math")
@@ -217,7 +214,7 @@ def test_gcc_is_asked_and_its_warnings_of_conflict_count() -> None:
 
 
 @needs_nvcc
-def test_nvcc_is_asked_and_its_warnings_of_conflict_count() -> None:
+def test_nvcc_is_asked_and_its_warnings_of_conflict_count():
     nvcc = ProbedCommand("nvcc", find_nvcc(), "sm_90")
     usual, missing, overruled = (
         Setting(words)
@@ -274,7 +271,7 @@ nvcc warning : Support for offline compilation for architectures prior to '<comp
 
 
 @pytest.mark.parametrize("compiler", CONFLICTS)
-def test_warnings_of_disobeyed_flags_differ_from_others(compiler: str) -> None:
+def test_warnings_of_disobeyed_flags_differ_from_others(compiler):
     lines = CONFLICTS[compiler].splitlines()
     assert conflicts(compiler, NOISE[compiler] + CONFLICTS[compiler] * 2) == tuple(lines)
 
@@ -285,7 +282,7 @@ CATALOGUE = catalogue_of("nvcc")
 RECORD = Path(__file__).parents[2] / "benchmarks" / "nvcc_flags.csv"
 
 
-def _config(setting: str) -> dict[str, Value] | None:
+def _config(setting):
     """The values of a row's flags; None where the catalogue leaves one of the values out."""
     config: dict[str, Value] = {name: flag.absent for name, flag in CATALOGUE.flags.items()}
     for part in setting.split():
@@ -297,7 +294,7 @@ def _config(setting: str) -> dict[str, Value] | None:
     return config
 
 
-def test_constraints_rule_out_pairs_that_nvcc_refused_or_warned_of_and_each_some_pair() -> None:
+def test_constraints_rule_out_pairs_that_nvcc_refused_or_warned_of_and_each_some_pair():
     ruled_out: set[str] = set()
     with RECORD.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -310,7 +307,7 @@ def test_constraints_rule_out_pairs_that_nvcc_refused_or_warned_of_and_each_some
     assert {c.text for c in CATALOGUE.constraints if not c.names <= of_files} <= ruled_out
 
 
-def test_every_set_stands_on_the_page() -> None:
+def test_every_set_stands_on_the_page():
     page = read_page("docs/reference/flags.md")
     for name in CATALOGUE.sets:
         assert re.search(rf"^- .*`{name}`.*:", page, re.MULTILINE), name

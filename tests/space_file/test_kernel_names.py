@@ -16,7 +16,7 @@ from harness.space_file import load_spec
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     (tmp_path / "scale.cu").write_text("__global__ void scale(float *x) { x[0] = BLOCK; }")
     files = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
     shutil.copy(files / "scale.py", tmp_path)
@@ -35,7 +35,7 @@ inputs: {features: [n], values: [{n: 1024}, {n: 4096}]}
     return tmp_path
 
 
-def test_parameter_may_stand_in_the_kernels_name_alone(folder: Path) -> None:
+def test_parameter_may_stand_in_the_kernels_name_alone(folder):
     path = folder / "space.yaml"
     path.write_text(path.read_text().replace("BLOCK * UNROLL)", "BLOCK)"))
     assert load_spec(path).functions == ("scale<UNROLL>",)
@@ -44,7 +44,7 @@ def test_parameter_may_stand_in_the_kernels_name_alone(folder: Path) -> None:
         load_spec(path)
 
 
-def test_macro_named_as_a_template_parameter_needs_a_place_in_the_name(folder: Path) -> None:
+def test_macro_named_as_a_template_parameter_needs_a_place_in_the_name(folder):
     path = folder / "space.yaml"
     (folder / "scale.cu").write_text("template <int UNROLL> __global__ void scale(float *x) {}")
     load_spec(path)
@@ -53,18 +53,18 @@ def test_macro_named_as_a_template_parameter_needs_a_place_in_the_name(folder: P
         load_spec(path)
 
 
-def test_text_that_names_no_kernel_is_refused() -> None:
+def test_text_that_names_no_kernel_is_refused():
     for text in ("", "a b", "f<1", "f<int>; x", "f(\nint)", "::f", "1f", "f<>"):
         with pytest.raises(ValueError, match="names no kernel"):
             check_kernel_name(text)
 
 
-def test_opencl_takes_the_word_of_a_name() -> None:
+def test_opencl_takes_the_word_of_a_name():
     names = ("scale", "lib::deep::scale<A<4>, (2 > 1)>", "scale<4>(float *, int)", "scale(int)")
     assert {plain_name(check_kernel_name(name)) for name in names} == {"scale"}
 
 
-def test_parameter_named_as_a_template_parameter_is_its_argument_alone(folder: Path) -> None:
+def test_parameter_named_as_a_template_parameter_is_its_argument_alone(folder):
     (folder / "scale.cu").write_text(
         "// template <int BLOCK>\n#if BLOCK < 32\n#error small\n#endif\n"
         "template <typename T, int UNROLL = (3 > 2), template <int> class Q = Box>\n"

@@ -8,7 +8,7 @@ from tests.helpers.stencil_kernels import Pocl
 
 
 @pytest.fixture(scope="module")
-def pocl() -> Pocl:
+def pocl():
     """PoCL, where PyOpenCL is installed."""
     pytest.importorskip("pyopencl")
     return Pocl()

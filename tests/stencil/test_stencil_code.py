@@ -17,7 +17,6 @@ from harness.core.errors import BackendUnavailable
 from harness.core.program import Program
 from harness.measure.cuda.nvcc import Nvcc
 from harness.stencil import (
-    Node,
     at,
     get,
     grid,
@@ -41,7 +40,7 @@ from harness.stencil import (
     user_fun,
     zip_,
 )
-from harness.stencil.arith import PADDINGS, Index, Variable, constant
+from harness.stencil.arith import PADDINGS, Variable, constant
 from harness.stencil.emit import CUDA, OPENCL, emit
 from harness.stencil.explore import explore
 from harness.stencil.lower import lower
@@ -50,7 +49,6 @@ from harness.stencil.types import StencilError
 from tests.helpers.stencil_kernels import (
     DEPTH,
     PROGRAMS,
-    Pocl,
     definition_of,
     inputs_of,
     together,
@@ -61,26 +59,26 @@ add = user_fun("add", "x y", "x + y")
 LINE = grid("x", 64)
 
 
-def sums(window: Node) -> Node:
+def sums(window):
     """Sum three neighbours."""
     return reduce_(add, 0.0, window)
 
 
-def tiled(size: int) -> Node:
+def tiled(size):
     """Sum three neighbours, from tiles of `size` in local memory."""
     tiles = slide(size + 2, size, pad(1, 1, "clamp", LINE))
 
-    def summed(tile: Node) -> Node:
+    def summed(tile):
         return let(lambda copy: map_local(0, sums, slide(3, 1, copy)), _copied(tile))
 
     return join(map_workgroup(0, summed, tiles))
 
 
-def _copied(row: Node) -> Node:
+def _copied(row):
     return to_local(map_local(0, lambda e: e, row))
 
 
-def test_generated_code_is_readable() -> None:
+def test_generated_code_is_readable():
     kernel = lower("sums", tiled(16), NdRange((16, 1, 1), (2, 1, 1)))
     assert (
         emit(kernel, OPENCL)
@@ -111,7 +109,7 @@ void sums(__global const float *restrict x, __global float *restrict result) {
     )
 
 
-def test_cuda_differs_only_in_its_keywords() -> None:
+def test_cuda_differs_only_in_its_keywords():
     text = emit(lower("sums", tiled(16), NdRange((16, 1, 1), (4, 1, 1))), CUDA)
     assert 'extern "C" __global__ void __launch_bounds__(LOCAL_X * LOCAL_Y * LOCAL_Z)\n' in text
     assert "__shared__ float tile[18];" in text
@@ -119,7 +117,7 @@ def test_cuda_differs_only_in_its_keywords() -> None:
     assert text.count("__syncthreads();") == 1  # a group has one tile, and no next one to wait for
 
 
-def test_loops_and_guards_stand_where_needed() -> None:
+def test_loops_and_guards_stand_where_needed():
     doubled = map_global(0, lambda e: add(e, e), LINE)
     for threads, groups, line in (
         (32, 2, "    result[global_x] = "),
@@ -130,14 +128,14 @@ def test_loops_and_guards_stand_where_needed() -> None:
         assert line in emit(lower("doubled", doubled, ndrange), OPENCL)
 
 
-def test_independent_accesses_need_no_barrier() -> None:
+def test_independent_accesses_need_no_barrier():
     """Two copies share one barrier; private memory needs none."""
     halves = map_(lambda tile: split(16, tile), split(32, LINE))
 
-    def added(a: Node, b: Node) -> Node:
+    def added(a, b):
         return map_local(0, lambda pair: add(get(0, pair), get(1, pair)), zip_(a, b))
 
-    def both(parts: Node) -> Node:
+    def both(parts):
         second = _copied(at(1, parts))
         return let(lambda a: let(lambda b: added(a, b), second), _copied(at(0, parts)))
 
@@ -148,7 +146,7 @@ def test_independent_accesses_need_no_barrier() -> None:
         assert emit(kernel, OPENCL).count("barrier(") == barriers
 
 
-def test_an_impossible_kernel_is_an_error() -> None:
+def test_an_impossible_kernel_is_an_error():
     cases = (
         (lambda: join(slide(3, 1, map_global(0, lambda e: add(e, e), LINE))),
          "its result is not in memory"),
@@ -170,7 +168,7 @@ def test_an_impossible_kernel_is_an_error() -> None:
 # ----------------------------------------------------------------------------------------- runs
 
 
-def test_padding_agrees_with_numpy(pocl: Pocl) -> None:
+def test_padding_agrees_with_numpy(pocl):
     """Pad more points than the window needs, on a line with a prime length."""
     line = grid("x", 13)
     modes: Any = {"clamp": "edge", "mirror": "symmetric", "wrap": "wrap", "constant": "constant"}
@@ -184,7 +182,7 @@ def test_padding_agrees_with_numpy(pocl: Pocl) -> None:
         assert not wrong(result, np.convolve(padded, np.ones(3), "valid")), mode
 
 
-def test_sums_inside_a_constant_border_read_no_element_outside() -> None:
+def test_sums_inside_a_constant_border_read_no_element_outside():
     """A sum is computed before the test that may replace it by the constant."""
     inner = map_(sums, slide(3, 1, LINE))
     windows = slide(3, 1, pad(1, 1, "constant", inner, value=0.25))
@@ -193,7 +191,7 @@ def test_sums_inside_a_constant_border_read_no_element_outside() -> None:
     assert "(i + j - 1 >= 0 && i + j - 1 < 62 ? sum_1 : 0.25f)" in text
 
 
-def test_the_other_words_compute_their_definitions(pocl: Pocl) -> None:
+def test_the_other_words_compute_their_definitions(pocl):
     twice = user_fun("twice", "x", "2.0f * x")
     larger = user_fun("larger", "x y", "fmax(x, y)")
     quarters = split(4, LINE)
@@ -221,7 +219,7 @@ def test_the_other_words_compute_their_definitions(pocl: Pocl) -> None:
 
 
 @pytest.mark.slow
-def test_variants_of_all_stencils_compile_for_sm_90_without_a_warning() -> None:
+def test_variants_of_all_stencils_compile_for_sm_90_without_a_warning():
     try:
         nvcc = Nvcc("sm_90")
     except BackendUnavailable as reason:
@@ -246,7 +244,7 @@ X = grid("x", 12)
 IMAGE = grid("image", 8, 6)
 
 
-def test_types_have_lengths() -> None:
+def test_types_have_lengths():
     cases = (
         (slide(3, 1, pad(1, 1, "clamp", X)), "[[float]3]12"),
         (slide(5, 2, pad(1, 0, "wrap", X)), "[[float]5]5"),
@@ -263,7 +261,7 @@ def test_types_have_lengths() -> None:
         assert str(expression.type) == kind
 
 
-def test_an_error_names_the_expression() -> None:
+def test_an_error_names_the_expression():
     cases = (
         (lambda: slide(3, 1, at(0, X)), "slide(3, 1, at(0, x)): "),
         (lambda: slide(5, 3, X), "slide(5, 3, x): windows of 5"),
@@ -295,7 +293,7 @@ VARIABLES = (Variable("x", 0, 6), Variable("y", 0, 10))
 
 
 @st.composite
-def indices(draw: st.DrawFn, depth: int = 3) -> Index:
+def indices(draw, depth=3):
     """Draw sums as views make them, without negative numerators."""
     if depth == 0:
         variables = st.sampled_from([variable.index for variable in VARIABLES])
@@ -315,7 +313,7 @@ def indices(draw: st.DrawFn, depth: int = 3) -> Index:
 
 @settings(max_examples=25, deadline=None)
 @given(indices())
-def test_text_in_c_range_and_value_agree(index: Index) -> None:
+def test_text_in_c_range_and_value_agree(index):
     """C's division is Python's, since nothing is negative."""
     text = index.text.replace("/", "//")
     for x, y in itertools.product(range(7), range(11)):
@@ -324,7 +322,7 @@ def test_text_in_c_range_and_value_agree(index: Index) -> None:
         assert index.low <= value <= index.high, text
 
 
-def test_indices_are_simplified_by_their_ranges() -> None:
+def test_indices_are_simplified_by_their_ranges():
     x, y = (v.index for v in VARIABLES)
     assert ((y * 7 + x) // 7, (y * 7 + x) % 7) == (y, x)
     assert (x * 8) // 4 == x * 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,13 @@ SIZE = Input({"size": 4096})
 COLUMNS = [*FEATURES, "design"]
 
 
-def test_throughput_is_relative_to_the_best_of_a_program_and_a_size() -> None:
+def test_throughput_is_relative_to_the_best_of_a_program_and_a_size():
     rows = [("a", 512, 2.0), ("a", 512, 4.0), ("a", 1024, 8.0), ("b", 512, 5.0)]
     table = pd.DataFrame(rows, columns=["program", "size", "time_s"])
     assert throughput(table).tolist() == [1.0, 0.5, 1.0, 1.0]
 
 
-def measured(table: pd.DataFrame) -> list[Measurement]:
+def measured(table):
     """Return the rows as measurements, and two that nothing can be learnt from."""
     rows = []
     for row in table.to_dict("records"):
@@ -48,7 +47,7 @@ def measured(table: pd.DataFrame) -> list[Measurement]:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def url(tmp_path):
     """A database with the points of p0, p1 and p2, and of a kernel that is no stencil."""
     url = str(tmp_path / "stencil.db")
     table = made_times(programs=3, points=30)
@@ -69,9 +68,7 @@ def url(tmp_path: Path) -> str:
     return url
 
 
-def test_points_are_ordered_by_a_predictor_trained_on_other_stencils(
-    url: str, tmp_path: Path
-) -> None:
+def test_points_are_ordered_by_a_predictor_trained_on_other_stencils(url, tmp_path):
     table = made_times(programs=3, points=30)
     points = table[:30]
     designs = [*table["design"][30:45], *points["design"][15:]]
@@ -94,12 +91,12 @@ def test_points_are_ordered_by_a_predictor_trained_on_other_stencils(
     assert predictor.order(elsewhere) is None
 
 
-def test_only_a_stencils_space_can_be_ordered(tmp_path: Path) -> None:
+def test_only_a_stencils_space_can_be_ordered(tmp_path):
     with pytest.raises(UsageError, match=r"mvmul\.features\.csv"):
         StencilPredictor("none.db", tmp_path / "mvmul.yaml")
 
 
-def test_points_of_another_version_cannot_be_predicted(tmp_path: Path) -> None:
+def test_points_of_another_version_cannot_be_predicted(tmp_path):
     (tmp_path / "ring.features.csv").write_text(f"VARIANT,{','.join(FEATURES[:-1])}\n")
     with pytest.raises(UsageError, match=rf"ring\.features\.csv .* {FEATURES[-1]}"):
         StencilPredictor("none.db", tmp_path / "ring.yaml")

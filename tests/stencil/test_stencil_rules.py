@@ -7,8 +7,6 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +45,6 @@ from harness.stencil.nest import LoopNest, NdRange
 from tests.helpers.stencil_kernels import (
     DEPTH,
     PROGRAMS,
-    Pocl,
     definition_of,
     drawn_range,
     inputs_of,
@@ -61,7 +58,7 @@ twice = user_fun("twice", "x", "2.0f * x")
 # ------------------------------------------------------------------------------- rule by rule
 
 
-def line() -> Node:
+def line():
     """Combine maps, a reduction and windows on lines a and b."""
     windows = slide(3, 1, pad(1, 1, "clamp", grid("a", 24)))
     sums = map_(lambda w: reduce_(add, 0.0, map_(twice, w)), windows)
@@ -70,20 +67,20 @@ def line() -> Node:
     return map_(twice, added)
 
 
-def plane() -> Node:
+def plane():
     """Add three grids: windows of 3 x 3, windows of 5 x 5, and points times two."""
     a, b, c = (grid(name, 12, 18) for name in "abc")
     small = slide2d(3, 1, pad2d(1, 1, "clamp", a))
     large = slide2d(5, 1, pad2d(2, 2, "wrap", c))
 
-    def total(point: Node) -> Node:
+    def total(point):
         of_a, of_c = at(0, at(2, get(0, point))), at(4, at(1, get(2, point)))
         return add(add(of_a, get(1, point)), of_c)
 
     return map2d(total, zip2d(small, map2d(twice, b), large))
 
 
-def expected(arrays: dict[str, np.ndarray]) -> np.ndarray:
+def expected(arrays):
     """Compute the result of `line` or `plane` with numpy."""
     a, b = arrays["a"], arrays["b"]
     if a.ndim == 1:
@@ -101,7 +98,7 @@ RULES = {
 }
 
 
-def test_each_rule_preserves_the_result_wherever_it_applies(pocl: Pocl) -> None:
+def test_each_rule_preserves_the_result_wherever_it_applies(pocl):
     applied = set()
     for make in (line, plane):
         kernels = []
@@ -116,7 +113,7 @@ def test_each_rule_preserves_the_result_wherever_it_applies(pocl: Pocl) -> None:
     assert applied == set(RULES)
 
 
-def test_any_subset_of_reused_arrays_goes_to_local_memory(pocl: Pocl) -> None:
+def test_any_subset_of_reused_arrays_goes_to_local_memory(pocl):
     tiled = next(rules.everywhere(rules.tile2d(4, 6), plane()))
     kinds = [("workgroup", 1), ("workgroup", 0), ("local", 1), ("local", 0)]
     mapped = rules.mapped(kinds, tiled)
@@ -134,14 +131,14 @@ def test_any_subset_of_reused_arrays_goes_to_local_memory(pocl: Pocl) -> None:
 # ---------------------------------------------------------------------------------- composed
 
 
-def local_numbers(kernel: LoopNest) -> int:
+def local_numbers(kernel):
     """Count the numbers in its local memory."""
     return sum(math.prod(buffer.shape) for buffer in kernel.locals)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_random_compositions_of_rules_preserve_the_result(pocl: Pocl, program: str) -> None:
+def test_random_compositions_of_rules_preserve_the_result(pocl, program):
     rng = random.Random(program)
     definition = definition_of(program)
     sizes = [45, 56]
@@ -175,7 +172,7 @@ def test_random_compositions_of_rules_preserve_the_result(pocl: Pocl, program: s
 # ------------------------------------------------------------------------------- exploration
 
 
-def test_points_are_distinct_within_every_devices_limits_and_repeat_with_their_seed() -> None:
+def test_points_are_distinct_within_every_devices_limits_and_repeat_with_their_seed():
     expression = definition_of("stencil2d").expression(128)
     variants = explore("k", expression, 40, "3")
     texts = [str(v.expression) for v in variants]
@@ -196,7 +193,7 @@ def test_points_are_distinct_within_every_devices_limits_and_repeat_with_their_s
     assert kernels[0].ndrange == NdRange((32, 8, 1), (4, 16, 1))
 
 
-def test_tiles_local_memory_and_mappings_are_drawn_often() -> None:
+def test_tiles_local_memory_and_mappings_are_drawn_often():
     whole = definition_of("hotspot2d").expression(48)
     drawn = [v.expression for v in explore("k", whole, 40, "5", threads_each=1)]
     assert sum(len(rules.spine(x)) >= 2 * len(rules.spine(whole)) for x in drawn) > 40 / 4
@@ -219,7 +216,7 @@ square = user_fun("square", "x", "x * x")
 # ------------------------------------------------------------------------------------ counting
 
 
-def counted(kernel: LoopNest) -> Counter[str]:
+def counted(kernel):
     """Run each thread by itself, and count what it does."""
     counts: Counter[str] = Counter()
     local, groups = kernel.ndrange.local, kernel.ndrange.groups
@@ -229,7 +226,7 @@ def counted(kernel: LoopNest) -> Counter[str]:
     return counts
 
 
-def run(block: Sequence[nest.Statement], ids: Mapping[str, Any]) -> Iterator[str]:
+def run(block, ids):
     """Yield the name of each count that a thread with these ids adds to."""
     for statement in block:
         if isinstance(statement, nest.Barrier):
@@ -247,7 +244,7 @@ def run(block: Sequence[nest.Statement], ids: Mapping[str, Any]) -> Iterator[str
                 yield from run(statement.body, ids)
 
 
-def accesses(term: nest.Term) -> Iterator[str]:
+def accesses(term):
     """Yield the counts of a value; a call stores its result for the call that takes it."""
     if isinstance(term, nest.Load):
         yield f"{term.buffer.space}_loads"
@@ -261,7 +258,7 @@ def accesses(term: nest.Term) -> Iterator[str]:
             yield from accesses(argument)
 
 
-def constant_borders(size: int) -> Node:
+def constant_borders(size):
     """Sum 3 x 3 points with zeros around the grid: every load has conditions."""
     windows = slide2d(3, 1, pad2d(2, 1, "constant", grid("image", size, size - 4)))
     return map_global(
@@ -269,7 +266,7 @@ def constant_borders(size: int) -> Node:
     )
 
 
-def test_counts_are_those_of_threads_that_run_one_after_the_other() -> None:
+def test_counts_are_those_of_threads_that_run_one_after_the_other():
     rng = random.Random(11)
     expressions = [(constant_borders(21), NdRange((8, 4, 1), (3, 4, 1)))]
     for program in ("srad1", "srad2", "stencil2d", "hotspot2d"):
@@ -284,7 +281,7 @@ def test_counts_are_those_of_threads_that_run_one_after_the_other() -> None:
             assert computed[name] == counts[name] / threads, f"{name} of {expression}"
 
 
-def test_sizes_and_local_memory_are_those_of_the_launch() -> None:
+def test_sizes_and_local_memory_are_those_of_the_launch():
     tiles = split(32, grid("x", 256))
     copied = map_workgroup(
         0, lambda t: map_local(0, square, to_local(map_local(0, lambda e: e, t))), tiles
@@ -304,7 +301,7 @@ def test_sizes_and_local_memory_are_those_of_the_launch() -> None:
 # ------------------------------------------------------------------------- cache lines, working set
 
 
-def feature(name: str, expression: Node, local: Sequence[int], groups: Sequence[int]) -> float:
+def feature(name, expression, local, groups):
     ndrange = NdRange(tuple(local), tuple(groups))  # type: ignore[arg-type]
     return features(lower("k", expression, ndrange))[name]
 
@@ -321,7 +318,7 @@ BORDERS = map_global(
 IDLE = join(map_global(0, lambda part: map_seq(square, part), split(32, grid("x", 640))))
 
 
-def test_cache_lines_are_the_distances_in_a_warp() -> None:
+def test_cache_lines_are_the_distances_in_a_warp():
     cases = (
         (map_global(0, square, grid("x", 256)), (64, 1, 1), (4, 1, 1), 1),
         (WHOLE, (8, 8, 1), (8, 8, 1), 4),  # a warp is 32 consecutive threads and spans rows
@@ -334,7 +331,7 @@ def test_cache_lines_are_the_distances_in_a_warp() -> None:
         assert feature("cache_lines", expression, local, groups) == lines
 
 
-def test_strided_threads_touch_a_line_for_each_32_words() -> None:
+def test_strided_threads_touch_a_line_for_each_32_words():
     """Section 4.2.3 of the paper: split 4 with lines of 32 words touches 4 in a warp, not 8."""
     for size, lines in {1: 1, 4: 4, 32: 32, 64: 32}.items():
         parts, launch = split(size, grid("x", 64 * size)), ((32, 1, 1), (2, 1, 1))
@@ -345,13 +342,13 @@ def test_strided_threads_touch_a_line_for_each_32_words() -> None:
             assert feature("store_cache_lines", expression, *launch) == stored
 
 
-def test_wavefront_of_64_touches_twice_the_lines_of_a_warp() -> None:
+def test_wavefront_of_64_touches_twice_the_lines_of_a_warp():
     kernel = lower("k", TRANSPOSED, NdRange((64, 1, 1), (1, 64, 1)))
     assert features(kernel)["cache_lines"] == 32
     assert features(kernel, warp=64)["cache_lines"] == 64
 
 
-def test_the_working_set_is_what_a_multiprocessor_touches_over_its_cache() -> None:
+def test_the_working_set_is_what_a_multiprocessor_touches_over_its_cache():
     """Its 2,048 threads are 2,048 / n groups of n; its cache has 128 KiB."""
     cases = (
         # A group reads and writes as many numbers as it has threads.

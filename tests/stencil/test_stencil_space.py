@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,12 +11,12 @@ import pytest
 
 from harness.commands import stencil as explorer
 from harness.core.errors import HostModuleError
-from harness.measure.devices import Backend
 from harness.measure.kernels.data import make_kernel_data
 from harness.measure.trial.host_module import TrackedConfig
 from harness.results.view import read_results
 from harness.space import ConstrainedSpace
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
+from harness.stencil import predicted
 from harness.stencil.features import FEATURES
 from harness.stencil.predicted import StencilPredictor
 from tests.helpers.commands import analyse, tune
@@ -50,13 +49,13 @@ def reference(arguments):
 
 
 @pytest.fixture
-def ring(tmp_path: Path) -> Path:
+def ring(tmp_path):
     path = tmp_path / "ring.py"
     path.write_text(OWN)
     return path
 
 
-def explored(stencil: Path, folder: Path, size: int, count: int, *more: str) -> Spec:
+def explored(stencil, folder, size, count, *more):
     """Explore a stencil into a new folder, and load its space."""
     command = ["explore", str(stencil), "--size", str(size), "--count", str(count), *more]
     assert main([*command, "-o", str(folder)]) == 0
@@ -65,14 +64,19 @@ def explored(stencil: Path, folder: Path, size: int, count: int, *more: str) -> 
 
 @pytest.mark.slow
 def test_the_documented_stencil_is_explored_tuned_and_analysed(
-    ring: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
-) -> None:
+    ring,
+    tmp_path,
+    opencl,
+    capsys,
+    monkeypatch,
+):
+    monkeypatch.setattr(predicted, "_TREES", 10)
     documented = tmp_path / "smooth.py"
     page = read_page("docs/howto/tune_a_stencil.md")
     documented.write_text(blocks(page, "python")[0].text)
     url = str(tmp_path / "smooth.db")
     options = ["--backend", "opencl", "--test-limit", "4", "--repeats", "2", "--database", url]
-    for folder, size, count in ((tmp_path / "new", 128, 40), (tmp_path / "smaller", 64, 3)):
+    for folder, size, count in ((tmp_path / "new", 128, 12), (tmp_path / "smaller", 64, 3)):
         explored(documented, folder, size, count)
         assert tune([str(folder / "smooth.yaml"), "--quiet", *options]) == 0
         assert analyse([url]) == 0
@@ -90,7 +94,7 @@ def test_the_documented_stencil_is_explored_tuned_and_analysed(
     assert len(measured) == 4
 
 
-def test_every_point_is_legal_and_has_its_features_and_launch(tmp_path: Path) -> None:
+def test_every_point_is_legal_and_has_its_features_and_launch(tmp_path):
     """Ten thousand points fit into the thousand constraints of a space."""
     spec = explored(path_of("srad1"), folder := tmp_path / "many", 64, 30, "--threads", "2")
     assert len(spec.constraints) < 15 / 2
@@ -109,9 +113,7 @@ def test_every_point_is_legal_and_has_its_features_and_launch(tmp_path: Path) ->
         assert case.observed(config) == row[observed].to_dict()
 
 
-def test_more_points_than_a_file_takes_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_more_points_than_a_file_takes_are_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(explorer, "MAX_BYTES", 1000)
     command = ["explore", SRAD1, "--size", "64", "--count", "8", "-o", str(tmp_path / "more")]
     assert main(command) == 2
@@ -121,9 +123,7 @@ def test_more_points_than_a_file_takes_are_refused(
 # ------------------------------------------------------------------------------------- mistakes
 
 
-def test_a_mistake_in_the_command_is_reported(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_in_the_command_is_reported(capsys, tmp_path, monkeypatch):
     cases = {
         "no.py --size 64": "no.py cannot be read",
         f"{SRAD1} --size 2 -o new": "--size 2",
@@ -135,9 +135,7 @@ def test_a_mistake_in_the_command_is_reported(
         assert fact in capsys.readouterr().err
 
 
-def test_a_mistake_in_a_stencil_is_reported_with_its_line(
-    ring: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mistake_in_a_stencil_is_reported_with_its_line(ring, capsys, monkeypatch):
     cases = (
         ("slide(3, 1,", "slide(3, 2,", "ring.py:9: slide(3, 2, pad(1, 1, wrap, x))"),
         ("def reference", "def referent", "`reference`"),
@@ -153,14 +151,14 @@ def test_a_mistake_in_a_stencil_is_reported_with_its_line(
         assert fact in capsys.readouterr().err
 
 
-def test_a_stencils_own_inputs_are_used(ring: Path, tmp_path: Path) -> None:
+def test_a_stencils_own_inputs_are_used(ring, tmp_path):
     spec = explored(ring, tmp_path / "ring", 64, 5)
     case = make_kernel_data(spec.host, spec.inputs[0])
     assert (case.arguments["x"] == np.arange(64, dtype=np.float32)).all()
     assert case.expected["result"][0] == 64  # 63 + 0 + 1
 
 
-def test_inputs_of_another_shape_are_refused(ring: Path, tmp_path: Path) -> None:
+def test_inputs_of_another_shape_are_refused(ring, tmp_path):
     for inputs, fact in {
         '{"x": np.arange(8)}': r"\(8,\)",
         '{"y": np.arange(size)}': "none",
@@ -171,7 +169,7 @@ def test_inputs_of_another_shape_are_refused(ring: Path, tmp_path: Path) -> None
             make_kernel_data(spec.host, spec.inputs[0])
 
 
-def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path: Path) -> None:
+def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path):
     first, again = tmp_path / "first", tmp_path / "again"
     spec = explored(path_of("srad1"), first, 32, 6, "--seed", "5")
     assert spec.title.startswith("srad1, 32 x 32, in ")
@@ -181,10 +179,10 @@ def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path: Path
         assert path.read_text() == (again / path.relative_to(first)).read_text()
 
 
-def test_programs_of_one_structure_share_designs_where_asked(tmp_path: Path) -> None:
+def test_programs_of_one_structure_share_designs_where_asked(tmp_path):
     """Else a predictor would look better than it is: it would know the designs that it predicts."""
 
-    def designs(program: str, *more: str) -> set[float]:
+    def designs(program, *more):
         folder = tmp_path / f"{program}{len(more)}"
         explored(path_of(program), folder, 64, 10, *more)
         return set(pd.read_csv(folder / f"{program}.features.csv")["design"])

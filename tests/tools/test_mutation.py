@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ def test_above():
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path):
     """A clone in which harness/measure/ has one module."""
     for name in (
         "tests/__init__.py",
@@ -50,19 +49,19 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _commit(project: Path) -> None:
+def _commit(project):
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "a", "--allow-empty"]):
         subprocess.run(["git", *command], cwd=project, check=True)
 
 
-def _mutation(project: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def _mutation(project, *options):
     command = [sys.executable, "-m", "tests.tools.mutation", "--out", "found.jsonl", *options]
     return subprocess.run(command, cwd=project, capture_output=True, text=True)
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_where_it_stopped_on_the_same_commit(project: Path) -> None:
+def test_a_run_goes_on_where_it_stopped_on_the_same_commit(project):
     out = project / "found.jsonl"
     assert _mutation(project, "--group", "measuring", "--count", "1").returncode == 0
     start = out.read_text()
@@ -84,7 +83,7 @@ def test_a_run_goes_on_where_it_stopped_on_the_same_commit(project: Path) -> Non
     assert refused.stderr.startswith("found.jsonl is of commit ")
 
 
-def _fake_runs(monkeypatch: pytest.MonkeyPatch, ends: Sequence[Ended]) -> None:
+def _fake_runs(monkeypatch, ends):
     """Replace the runs of tests by these."""
     left = iter(ends)
     monkeypatch.setattr(mutation, "run_tests", lambda *_: next(left))
@@ -100,9 +99,7 @@ def _fake_runs(monkeypatch: pytest.MonkeyPatch, ends: Sequence[Ended]) -> None:
         ([Ended(False, [], "no end within 1 s", late=True)], "no end within 1 s"),
     ],
 )
-def test_a_test_that_fails_without_the_mutant_does_not_notice_it(
-    ends: list[Ended], by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_test_that_fails_without_the_mutant_does_not_notice_it(ends, by, tmp_path, monkeypatch):
     for tree in (tmp_path / mutation.ORIGINAL, tmp_path / "0"):
         (tree / "harness" / "measure").mkdir(parents=True)
         (tree / "harness" / "measure" / "trial.py").write_text(TRIAL)
@@ -111,9 +108,7 @@ def test_a_test_that_fails_without_the_mutant_does_not_notice_it(
     assert mutation.noticed_by(mutant, tmp_path / "0", "command", 1.0) == by
 
 
-def test_a_project_of_which_a_test_fails_twice_is_not_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_project_of_which_a_test_fails_twice_is_not_tried(tmp_path, monkeypatch):
     journal = Journal(tmp_path / "found.jsonl", "a", 0)
     _fake_runs(monkeypatch, [Ended(False, ["a", "b"], ""), Ended(False, ["b"], "")])
     with pytest.raises(SystemExit, match=r"fail without a mutant.*\nb$"):

@@ -4,19 +4,17 @@ skipped without time."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.analysis.coverage import input_reports
-from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.core.records import Config, Measurement, Outcome, Timing
 from harness.report.findings import Findings
 from harness.results.schema import CROSS
 from harness.results.view import read_results, the_one
 from harness.tuning.state import State
-from tests.helpers.replays import FormulaMeasurer, Times, in_occasions, make_spec, ran, small_space
+from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, ran, small_space
 
 SPACE = small_space(
     "BLOCK: {values: [16, 64], default: 16}",
@@ -26,7 +24,7 @@ SPACE = small_space(
 )
 
 
-def time_s(problem: Input, config: Config) -> float:
+def time_s(problem, config):
     """One flag helps, two do nothing."""
     helps = config["cl_fast_relaxed_math"]
     return 1e-3 * (0.5 if helps else 1.0) * (1 if config["BLOCK"] == 64 else 1.2)
@@ -36,32 +34,26 @@ class OpenCl(FormulaMeasurer):
     """It times the flags of OpenCL, with a little noise; interleaved, some fail, by BLOCK. In the
     search, each flag seems to help."""
 
-    def __init__(
-        self, failures: Mapping[object, Outcome] | None = None, times: Times = time_s
-    ) -> None:
+    def __init__(self, failures=None, times=time_s):
         super().__init__(times)
         self.compiler = "opencl"
         self.turns: list[tuple[Config, ...]] = []
         self.seeds: list[tuple[int, ...]] = []
         self._failures = failures or {}
 
-    def measure(
-        self, space: Any, problem: Input, config: Config, best_s: float | None
-    ) -> Measurement:
-        found = super().measure(space, problem, config, best_s)
-        flags = sum(bool(config[name]) for name in config if name.startswith("cl_"))
-        samples_s = tuple(s * 0.9**flags for s in found.timing.samples_s) if found.timing else ()
-        return dataclasses.replace(found, timing=Timing(samples_s) if samples_s else None)
+    def measure(self, space, problem, config, best_s):
+        measured = super().measure(space, problem, config, best_s)
+        flags = sum(value is True for value in config.values())
+        samples_s = tuple(s * 0.9**flags for s in measured.timing.samples_s)
+        return dataclasses.replace(measured, timing=Timing(samples_s))
 
-    def measure_interleaved(
-        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
-    ) -> list[Measurement]:
+    def measure_interleaved(self, space, problem, configs, rounds, seeds=()):
         self.turns.append(tuple(configs))
         self.seeds.append(tuple(seeds))
-        found = super().measure_interleaved(space, problem, configs, rounds)
-        return [self._in_turn(measured, rounds, seeds) for measured in found]
+        together = super().measure_interleaved(space, problem, configs, rounds)
+        return [self._in_turn(measured, rounds, seeds) for measured in together]
 
-    def _in_turn(self, measured: Measurement, rounds: int, seeds: Any) -> Measurement:
+    def _in_turn(self, measured, rounds, seeds):
         outcome = self._failures.get(measured.config["BLOCK"])
         if outcome is not None:
             return Measurement(measured.config, measured.input, outcome, message="interleaved")
@@ -70,26 +62,24 @@ class OpenCl(FormulaMeasurer):
         return dataclasses.replace(measured, timing=in_occasions(of_turn, seeds))
 
 
-def test_flags_that_do_nothing_are_found_and_the_answer_is_kept(tmp_path: Path) -> None:
+def test_flags_that_do_nothing_are_removed_and_the_answer_is_stored(tmp_path):
     spec, measurer = make_spec(tmp_path, SPACE), OpenCl()
     first = ran(spec, tmp_path / "r.db", measurer)
     (report,), (ablation,) = first.reports, first.results.ablations.values()
     assert ablation.winner["cl_mad_enable"] or ablation.winner["cl_no_signed_zeros"]
     assert report.best.config == ablation.config, "flags without effect are not recommended"
     assert report.finalist == ablation.winner
-    assert report.best.timing is not None
     assert report.speedup.is_faster
     assert ablation.needed == ("cl_fast_relaxed_math",)
     assert ablation.config["BLOCK"] == 64
     results = the_one(read_results([str(tmp_path / "r.db")]))
     assert list(results.ablations.values()) == [ablation]
     assert results.baselines["fast"]["cl_fast_relaxed_math"] is True
-    ratio = report.baseline_speedups["fast"]
-    assert ratio.value > 1.1
+    assert report.baseline_speedups["fast"].value > 1.1
     (problem,) = results.finals
-    of_another = {problem: [m for m in results.finals[problem] if m.config != ablation.winner]}
     other = dataclasses.replace(results)
-    other.__dict__["finals"] = of_another
+    of_others = [m for m in results.finals[problem] if m.config != ablation.winner]
+    other.__dict__["finals"] = {problem: of_others}
     assert not other.ablations, "an ablation of another winner is not shown"
     (analysed,) = input_reports(results)
     assert analysed.best == report.best, "analyse, JSON and the report say the same"
@@ -102,29 +92,28 @@ def test_flags_that_do_nothing_are_found_and_the_answer_is_kept(tmp_path: Path) 
     assert len(measurer.turns) == turns, "nothing is measured interleaved again"
 
 
-def test_the_single_configuration_and_the_table_have_the_same_name(tmp_path: Path) -> None:
+def test_the_single_configuration_and_the_table_have_the_same_name(tmp_path):
     """On each input all but one flag have no effect: no dispatcher names them either."""
     space = SPACE.replace("[{n: 8}]", "[{n: 8}, {n: 16}]")
     done = ran(make_spec(tmp_path, space), tmp_path / "r.db", OpenCl())
-    assert all(len(one.needed) < 3 for one in done.results.ablations.values())
     results = the_one(read_results([str(tmp_path / "r.db")]))
+    assert results.ablations.keys() == results.measured.keys()
+    assert all(len(ablation.needed) < 3 for ablation in results.ablations.values())
     findings = Findings(results)
-    parts = {report.best.config for report in findings.reports if report.best}
-    assert [report.best.config for report in done.reports] == [
-        report.best.config for report in findings.reports if report.best
-    ]
-    (part,) = parts
-    assert part["cl_fast_relaxed_math"]
-    assert not part["cl_mad_enable"]
-    assert not part["cl_no_signed_zeros"]
+    printed, stored = (
+        [report.best and report.best.config for report in reports]
+        for reports in (done.reports, findings.reports)
+    )
+    assert printed == stored
+    (part,) = set(stored)
+    assert part
+    flags = [name for name, value in part.items() if value is True]
+    assert flags == ["cl_fast_relaxed_math"]
     single = findings.single
-    assert single is not None
     assert (single.config, single.inputs) == (part, 2)
-    assert single.speedup is not None
     assert single.speedup.is_faster
     winners = {ablation.winner for ablation in results.ablations.values()}
-    assert winners - parts, "other names were measured"
-    assert results.ablations.keys() == results.measured.keys()
+    assert winners - {part}, "other names were measured"
 
 
 UNTRIED = SPACE.replace("fast: {cl-fast-relaxed-math: true}", "wide: {BLOCK: 64}")
@@ -141,8 +130,8 @@ UNTRIED = SPACE.replace("fast: {cl-fast-relaxed-math: true}", "wide: {BLOCK: 64}
     ],
 )
 def test_final_that_failed_stands_unless_it_may_be_chance(
-    tmp_path: Path, space: str, tests: int, outcome: Outcome, first: int, again: int
-) -> None:
+    tmp_path, space, tests, outcome, first, again
+):
     spec, measurer = make_spec(tmp_path, space), OpenCl({64: outcome})
     finals = []
     for _ in range(2):
@@ -153,14 +142,14 @@ def test_final_that_failed_stands_unless_it_may_be_chance(
     assert finals == [first, again]
 
 
-def test_a_stage_warns_of_what_it_skips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_warns_of_what_it_skips(tmp_path, monkeypatch):
     spec = make_spec(tmp_path, SPACE.replace("{n: 8}", "{n: 8}, {n: 9}"))
     measurer = OpenCl(times=lambda i, c: time_s(i, c) * (0.8 if c["cl_mad_enable"] else 1))
     monkeypatch.setattr(State, "is_time_up", lambda _: True)
     found = ran(spec, tmp_path / "r.db", measurer, test_limit=6)
     assert found.results.ablations == {}
     crossed, candidates, ablated = found.tests.warnings
-    assert "measurements of the default and winners on other inputs skipped" in crossed
+    assert "on other inputs skipped" in crossed
     assert "candidates on 2 of 2 inputs skipped" in candidates
     assert "winners need skipped" in ablated
 
@@ -168,13 +157,13 @@ def test_a_stage_warns_of_what_it_skips(tmp_path: Path, monkeypatch: pytest.Monk
 # ----------------------------------------------------------------------------------- other inputs
 
 
-def crossed(state: State) -> set[tuple[Input, Config]]:
+def crossed(state):
     """What was measured on inputs whose search did not ask for it."""
     rows = state.ledger.rows.of_stages([CROSS])
     return {(m.input, m.config) for m in rows.measurements()}
 
 
-def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path: Path) -> None:
+def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path):
     spec = make_spec(tmp_path)
     state = ran(spec, tmp_path / "r.db", test_limit=3).campaign
     winners = {best.config for best in map(state.best, spec.inputs) if best}
@@ -185,7 +174,7 @@ def test_winners_and_the_default_are_measured_on_the_other_inputs(tmp_path: Path
         )
 
 
-def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path: Path) -> None:
+def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path):
     spec = make_spec(tmp_path)
     _, lacking = spec.inputs
     measurer = FormulaMeasurer(broken={lacking: 0})
@@ -196,7 +185,7 @@ def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["UniformRandom", "HillClimb"])
-def test_the_default_is_beside_each_winner_without_crossing(name: str, tmp_path: Path) -> None:
+def test_the_default_is_beside_each_winner_without_crossing(name, tmp_path):
     """These techniques do not start from the default."""
     spec = make_spec(tmp_path)
     options: dict[str, Any] = {"technique": [name], "cross": False, "test_limit": 4}

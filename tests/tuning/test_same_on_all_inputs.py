@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from harness.analysis.coverage import input_reports
 from harness.core.errors import SpecError
-from harness.core.records import Config, Input
 from harness.results.view import read_results, the_one
 from tests.helpers.commands import dispatch
-from tests.helpers.replays import BLOCKS_AND_TILES, FormulaMeasurer, make_spec, ran, small_space
+from tests.helpers.replays import (
+    BLOCKS_AND_TILES,
+    FormulaMeasurer,
+    make_spec,
+    ran,
+    small_space,
+)
 
 INPUTS = [4**power for power in range(1, 9)]
 SAME = "search: {same_on_all_inputs: [BLOCK]}\n"
 
 
-def time_s(problem: Input, config: Config) -> float:
+def time_s(problem, config):
     """Small inputs are fastest with BLOCK=16, large ones with 64; 32 is nearly as fast on all."""
     n, block, tile = (float(each) for each in (problem["n"], config["BLOCK"], config["TILE"]))
     is_small = n < 500
@@ -26,45 +30,39 @@ def time_s(problem: Input, config: Config) -> float:
     return 1e-4 * (1 + lost) * (1.5 if (tile == 2) == is_small else 1)
 
 
-def chosen(folder: Path, more: str) -> list[dict[str, int]]:
-    """The configurations of the dispatcher that is written."""
-    spec = make_spec(folder, small_space(BLOCKS_AND_TILES, *INPUTS, more=more))
-    ran(
-        spec,
-        folder / "r.db",
-        FormulaMeasurer(time_s, interleaves=True),
-        technique=["UniformRandom"],
-    )
-    out, written = folder / "out", ["--spec", str(spec.path), "--choice", "tree"]
-    assert dispatch([str(folder / "r.db"), "-o", str(out), *written]) == 0
+def tuned(folder, parameters=BLOCKS_AND_TILES, more=SAME):
+    spec = make_spec(folder, small_space(parameters, *INPUTS, more=more))
+    measurer = FormulaMeasurer(time_s, interleaves=True)
+    return ran(spec, folder / "r.db", measurer, technique=["UniformRandom"])
+
+
+def blocks(reports):
+    """The BLOCK of each recommended configuration."""
+    recommended = [report.recommended for report in reports]
+    return {best.config["BLOCK"] for best in recommended if best}
+
+
+def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path):
+    spec = tuned(tmp_path).campaign.spec
+    out, written = tmp_path / "out", ["--spec", str(spec.path), "--choice", "tree"]
+    assert dispatch([str(tmp_path / "r.db"), "-o", str(out), *written]) == 0
     document = json.loads((out / "small" / "small.json").read_text())
-    return [configuration["parameters"] for configuration in document["configurations"]]
+    chosen = [configuration["parameters"] for configuration in document["configurations"]]
+    assert {config["BLOCK"] for config in chosen} == {32}
+    assert {config["TILE"] for config in chosen} == {1, 2}
 
 
-def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path: Path) -> None:
-    (tmp_path / "each").mkdir()
-    assert len({config["BLOCK"] for config in chosen(tmp_path / "each", "")}) > 1
-    kept = chosen(tmp_path, SAME)
-    assert {config["BLOCK"] for config in kept} == {32}
-    assert {config["TILE"] for config in kept} == {1, 2}
+def test_inputs_have_blocks_of_their_own_where_nothing_asks_for_the_same(tmp_path):
+    assert blocks(tuned(tmp_path, more="").reports) > {16}
 
 
-def test_no_input_keeps_a_default_of_another_value(tmp_path: Path) -> None:
+def test_no_input_keeps_a_default_of_another_value(tmp_path):
     """The default's BLOCK is the fastest on small inputs."""
-    parameters = BLOCKS_AND_TILES.replace("default: 256", "default: 16")
-    spec = make_spec(tmp_path, small_space(parameters, *INPUTS, more=SAME))
-    found = ran(
-        spec,
-        tmp_path / "r.db",
-        FormulaMeasurer(time_s, interleaves=True),
-        technique=["UniformRandom"],
-    )
-    stored = input_reports(the_one(read_results([str(tmp_path / "r.db")])))
-    for reports in (found.reports, stored):
-        used = [report.recommended for report in reports]
-        assert {best.config["BLOCK"] for best in used if best} == {32}
+    done = tuned(tmp_path, BLOCKS_AND_TILES.replace("default: 256", "default: 16"))
+    assert blocks(done.reports) == {32}
+    assert blocks(input_reports(the_one(read_results([str(tmp_path / "r.db")])))) == {32}
 
 
-def test_only_parameters_may_be_the_same(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"`BLOK` is not a parameter; .*BLOCK"):
+def test_only_parameters_may_be_the_same(tmp_path):
+    with pytest.raises(SpecError, match=r"`BLOK` .*BLOCK"):
         make_spec(tmp_path, small_space(BLOCKS_AND_TILES, 8, more=SAME.replace("BLOCK", "BLOK")))

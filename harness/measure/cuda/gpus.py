@@ -12,15 +12,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.core.errors import BackendUnavailable
 from harness.measure.cuda import probe
 from harness.measure.cuda.bindings import BindingsDriver
-from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.cuda.pycuda import PyCudaDriver
 from harness.measure.device import Compiler
 from harness.measure.listed_device import CUDA, ListedDevice
@@ -142,12 +139,18 @@ def require_cooperative() -> None:
 
 
 NVCC, NVRTC = "nvcc", "nvrtc"
-CUDA_COMPILERS: Mapping[str, type[Nvcc] | type[Nvrtc]] = {NVCC: Nvcc, NVRTC: Nvrtc}
+CUDA_COMPILERS = (NVCC, NVRTC)
 
 
 def open_cuda_compiler(name: str, arch: str, *, specific: bool = False) -> Compiler:
     """Open a compiler for an architecture; raises what its class raises."""
-    return CUDA_COMPILERS[name](arch, specific=specific)
+    if name == NVRTC:
+        from harness.measure.cuda.nvrtc import Nvrtc  # here: processes of OpenCL never need it
+
+        return Nvrtc(arch, specific=specific)
+    from harness.measure.cuda.nvcc import Nvcc  # here: processes of OpenCL never need it
+
+    return Nvcc(arch, specific=specific)
 
 
 def name_of(identity: str) -> str | None:

@@ -79,10 +79,12 @@ class Nvrtc(CudaCompiler):
     def __init__(self, arch: str, *, specific: bool = False) -> None:
         self._nvrtc = load_nvrtc()
         supported = self._supported()
-        self._always: tuple[str, ...] = ()
-        if self._accepts(supported[-1], _NO_CACHE):
-            self._always = (_NO_CACHE,)
-        self.release = self._read_release(supported[-1])
+        self._always: tuple[str, ...] = (_NO_CACHE,)
+        try:
+            self.release = self._read_release(supported[-1])
+        except BackendUnavailable:
+            self._always = ()
+            self.release = self._read_release(supported[-1])
         self._set_arch(arch, supported, specific)
 
     def _compiled(self, program: Program) -> tuple[bytes, str, list[str]]:
@@ -159,9 +161,9 @@ class Nvrtc(CudaCompiler):
             raise BackendUnavailable(f"NVRTC's release is not known: PTX begins with {ptx[:200]!r}")
         return f"{match[2]} ({match[1]})"
 
-    def _accepts(self, arch: str, *options: str) -> bool:
+    def _accepts(self, arch: str) -> bool:
         try:
-            self._output(_EMPTY, [f"--gpu-architecture={arch}", *options])
+            self._output(_EMPTY, [f"--gpu-architecture={arch}"])
         except BuildFailed:
             return False
         return True
@@ -245,6 +247,7 @@ def run_forked(build: Callable[[], bytes], timeout_s: float) -> bytes:
 
 def _forked(build: Callable[[], bytes], answer: Connection) -> int:
     """Start a copy of this process, which sends what a function returns; return its number."""
+    parent = os.getpid()
     try:
         child = os.fork()
     except OSError as error:
@@ -252,7 +255,7 @@ def _forked(build: Callable[[], bytes], answer: Connection) -> int:
         raise UsageError(text) from None
     if child == 0:
         try:
-            end_with_parent()
+            end_with_parent(parent)
             answer.send_bytes(build())
             os._exit(0)
         finally:

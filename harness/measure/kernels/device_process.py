@@ -24,6 +24,7 @@ from harness.core.modules import ImportsApart
 from harness.core.program import Binary, Program
 from harness.core.records import (
     OTHER_PROCESSES,
+    SUSTAINED,
     DeviceLimits,
     Environment,
     Input,
@@ -31,6 +32,7 @@ from harness.core.records import (
     Outcome,
 )
 from harness.core.text import first_few
+from harness.measure.clocks import SustainedWatch
 from harness.measure.device import Compiler, Device
 from harness.measure.devices import Backend, empty_kernel_advice
 from harness.measure.kernels.checks import weak_tests, why_overwritten
@@ -46,6 +48,9 @@ from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.device_lock import locked
 from harness.measure.trial.occasions import DATA_SETS, SEARCH_SEED, Block
 from harness.measure.trial.verify import Tolerance
+
+_CHECKED_S = 1.5
+"""A check waits so long for a sustained clock."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,8 @@ class DeviceWorker:
     @cached_property
     def _device(self) -> Device:
         device = self._backend.open_device()
+        if self._backend.clock == SUSTAINED:
+            device.watch = SustainedWatch(device.watch.full_mhz)
         device.check_clock()
         return device
 
@@ -132,8 +139,10 @@ class DeviceWorker:
             text = "other processes use this GPU and may disturb its times"
             cure = "End them, or name another device with --device"
             notices.append(f"{text}: {first_few(others, ', ')}. {cure}")
+        notes = {**environment.notes, **note}
+        clock = self._backend.clock
         return _DeviceFacts(
-            environment=dataclasses.replace(environment, notes={**environment.notes, **note}),
+            environment=dataclasses.replace(environment, clock=clock, notes=notes),
             limits=device.limits,
             shares_cpu=device.shares_cpu,
             arch=compiler.arch,
@@ -188,6 +197,16 @@ class DeviceWorker:
         data.fresh = False
         self._clean(data, [measured])
         return measured
+
+    def run_sustained(self, job: KernelJob) -> Measurement:
+        """Measure one configuration at the sustained clock, though the space says boost; it is
+        waited for no longer than a check may take. Raises ChildLost."""
+        watch = self._device.watch
+        self._device.watch = SustainedWatch(watch.full_mhz, longest_s=_CHECKED_S)
+        try:
+            return self.run(job)
+        finally:
+            self._device.watch = watch
 
     def compile(self, host: Path, program: Program) -> Binary:
         """Build a Python callable, and call it once so that it compiles; raises BuildFailed."""

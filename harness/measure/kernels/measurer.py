@@ -8,7 +8,7 @@ nothing compiles: it would be measured together with the compiler.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -17,9 +17,14 @@ from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, L
 from harness.core.machine import spare_cores, usable_cores
 from harness.core.observations import OUTPUT_BITS, UNCLAIMED
 from harness.core.program import Binary, Launch, Program
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import BOOST, SUSTAINED, Config, Input, Measurement, Outcome
 from harness.measure.builds.queue import BuildQueue
-from harness.measure.clocks import GPU_LEAST_TIME_S, GPU_WARMUP_S
+from harness.measure.clocks import (
+    GPU_LEAST_TIME_S,
+    GPU_WARMUP_S,
+    LONGEST_SUSTAINING_S,
+    SUSTAINED_S,
+)
 from harness.measure.devices import Backend
 from harness.measure.energy import DEADLINE, ENERGY_S
 from harness.measure.flags import fitted_to_backend
@@ -55,6 +60,9 @@ _BROKEN = (Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED, Outcome.CRASHED, Outcome
 _AGAIN_ROUNDS, _AGAIN_OCCASIONS = 4, 2  # how a time that is too good is measured again
 
 _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S}
+
+_BOOST_S = 0.1
+"""A launch that takes longer is at the sustained clock for most of its time."""
 
 
 class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
@@ -92,6 +100,11 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         except BaseException:
             self._device.close()
             raise
+        defaults = dict(_GPU_DEFAULTS) if backend.is_gpu else {}
+        self._waits_s = 0.0  # for a sustained clock, in one measurement
+        if backend.clock == SUSTAINED:
+            defaults["warmup_time_s"] = SUSTAINED_S
+            self._waits_s = LONGEST_SUSTAINING_S
         super().__init__(
             spec,
             builds,
@@ -99,7 +112,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             limits=self._facts.limits,
             compiler=backend.compiler,
             builds_disturb=disturb,
-            defaults=_GPU_DEFAULTS if backend.is_gpu else {},
+            defaults=defaults,
         )
         self.peak: Amounts = {}
         """What the device does at most; nothing where that is not known."""
@@ -261,12 +274,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         return self._builds.undisturbed() if self._builds_disturb else nullcontext()
 
     def _measured(self, space: Space, job: KernelJob) -> Measurement:
-        timeout_s = self._spec.measure.timeout_s + DEADLINE * job.energy_s
-        try:
-            with self._alone():
-                measured = self._device.run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
-        except (ChildLost, LaunchFailed) as error:
-            return job.failed(error, timeout_s)
+        measured = self._run(job, DeviceWorker.run, self._waits_s)
         self._note_times([measured])
         reason = self._why_too_good(space, job, measured)
         if reason is None:
@@ -274,6 +282,35 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         again = self._measured_again(space, job, reason)
         bits = {name: value for name, value in measured.observed.items() if name == OUTPUT_BITS}
         return replace(again, observed={**again.observed, **bits})  # those of the search's data
+
+    def measure_sustained(
+        self, space: Space, problem: Input, boost: Measurement
+    ) -> Measurement | None:
+        """Measure a configuration at the clock that a GPU sustains, in two seconds at most, where
+        the space measures at boost; None where the clock of its time is sustained already."""
+        is_boost = self._backend.is_gpu and self._backend.clock == BOOST
+        if not is_boost or boost.time_s > _BOOST_S:
+            return None
+        job = self._job(space, problem, boost.config, None)
+        if isinstance(job, Measurement):
+            return job
+        job = replace(job, sampling=replace(job.sampling, warmup_time_s=SUSTAINED_S))
+        return self._run(job, DeviceWorker.run_sustained, LONGEST_SUSTAINING_S)
+
+    def _run(
+        self,
+        job: KernelJob,
+        method: Callable[[DeviceWorker, KernelJob], Measurement],
+        waits_s: float,
+    ) -> Measurement:
+        """Measure one configuration with a method of the worker, which waits so long for a
+        sustained clock; the loss of the process is an outcome."""
+        timeout_s = self._spec.measure.timeout_s + DEADLINE * job.energy_s + waits_s
+        try:
+            with self._alone():
+                return self._device.run(job.input, method, job, timeout_s=timeout_s)
+        except (ChildLost, LaunchFailed) as error:
+            return job.failed(error, timeout_s)
 
     def _note_times(self, measured: Iterable[Measurement]) -> None:
         self._times |= {(m.input, m.config): m.time_s for m in measured if m.timing}
@@ -302,6 +339,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         measure = self._spec.measure
         # The timeout of a configuration covers its `repeats` launches and its verification.
         timeout_s = measure.timeout_s * len(jobs) * (1 + block.rounds / measure.repeats)
+        timeout_s += self._waits_s
         run = partial(self._device.run, jobs[0].input, DeviceWorker.run_interleaved, jobs, block)
         try:
             with self._alone():

@@ -39,6 +39,7 @@ def measure_kernel(
     device: Device, data: KernelData, job: KernelJob, sensors: Sensors = NO_SENSORS
 ) -> Measurement:
     """Measure one configuration by itself."""
+    device.watch.measurement_begins()
     return trial.measure(_KernelRunner(device, [data], job, sensors=sensors))
 
 
@@ -55,6 +56,7 @@ def measure_interleaved(
     The device is bound to all `sets` of data; each run draws one of them. What several have
     written, `why_any_astray` finds afterwards.
     """
+    device.watch.measurement_begins()
     runners = [
         _KernelRunner(device, sets, job, interleaved=len(jobs), sensors=sensors) for job in jobs
     ]
@@ -322,6 +324,7 @@ class _KernelRunner:
                 f"the device's clock measured {elapsed_s} s for a launch, expected more than 0 s. "
                 "Is the launch empty, or shorter than the clock's step?"
             )
+        self.device.watch.run_ended(self._run_mhz, elapsed_s)
         self._last_s = elapsed_s
         return elapsed_s
 
@@ -371,6 +374,5 @@ class _KernelRunner:
         # Not before: a single launch that is refused has not run.
         self._note_clean(is_clean=False)
         mhz = self.device.sm_clock_mhz()
-        self.device.watch.run_ended(mhz)
         self._run_mhz = min((each for each in (self._run_mhz, mhz) if each), default=None)
         return elapsed_s

@@ -22,7 +22,6 @@ from harness.core.records import Build
 from harness.measure.builds.messages import require_obeyed
 from harness.measure.listed_device import OPENCL, ListedDevice
 from harness.measure.opencl.pocl_cpu import name_processor
-from harness.source.inlining import inlined
 
 _INSTALL = 'pip install "pyopencl[pocl]" installs it with PoCL, which runs kernels on the CPU'
 
@@ -175,6 +174,8 @@ class OpenClCompiler:
 
         Raises BuildFailed with the driver's log, also where a flag was not obeyed.
         """
+        from harness.source.inlining import inlined  # here: the device's process compiles nothing
+
         started = time.perf_counter()
         text = inlined(program)
         built = build_program(self._cl, self._cl.Program(self._context, text), program.options)

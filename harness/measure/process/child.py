@@ -210,14 +210,12 @@ def _start(make_worker: Callable[[], object]) -> _Process:
     return _Process(popen, connection, stderr)
 
 
-def serve(parent: Connection, parent_id: int) -> None:
-    """Make the worker, and answer calls until the parent closes its end."""
+def serve(parent: Connection, pid: int) -> None:
+    """Make the worker, and answer calls until the parent, of this number, closes its end."""
     os.set_inheritable(parent.fileno(), False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the parent handles
     if sys.platform == "linux":
-        end_with_parent()
-        if os.getppid() != parent_id:
-            os._exit(0)  # it ended before
+        end_with_parent(pid)
         # When memory runs out, Linux should end a worker, not the run.
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")

@@ -41,8 +41,8 @@ def locked(identity: str, name: str) -> Iterator[None]:
             listing = command_line("devices")
             raise DeviceBusy(
                 f"{_named_in(process)} measures on this device: {name}",
-                "Two would disturb each other's times. Wait until it ends (--wait SECONDS), or "
-                f"name another device with --device; `{listing}` lists them",
+                "Two would disturb each other's times. Wait until it ends (tune, check: --wait "
+                f"SECONDS), or name another device with --device; `{listing}` lists them",
             ) from None
         except OSError as error:
             raise unwritable(path, error, CACHE_ADVICE) from None

@@ -261,4 +261,4 @@ def end_programs_when_terminated() -> None:
 
     signal.signal(signal.SIGTERM, end)
     if sys.platform == "linux":
-        end_with_parent(signal.SIGTERM)
+        end_with_parent(os.getppid(), signal.SIGTERM)

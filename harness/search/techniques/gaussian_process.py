@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from opentuner.search.technique import SearchTechnique
 from threadpoolctl import ThreadpoolController
 
-from harness.models.gaussian_process import Surrogate, logs_of, standardised
+from harness.models.gaussian_process import Prediction, Surrogate, logs_of, standardised
 from harness.search.manipulator import Cfg
 from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
 from harness.space import PointArray
@@ -41,6 +42,51 @@ _LEADERS = 200  # candidates from the prior's fastest
 _RELEARN = 1.1  # growth of the number of results after which hyper-parameters are fitted anew
 
 
+@dataclass
+class _Batch:
+    """The proposals between two results, which share what a model predicts of many positions.
+
+    These are first the candidates, then those `near` the fastest, and at the end pending ones.
+    """
+
+    results: int
+    positions: PointArray
+    near: slice
+    prediction: Prediction
+    shifts: Array
+    best: float
+    _believed: set[bytes] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._is_free = np.ones(len(self.positions), dtype=np.bool_)
+
+    def believe(self, waiting: PointArray) -> bool:
+        """Take pending proposals as measured; say whether all are among the positions."""
+        for position in waiting:
+            if position.tobytes() in self._believed:
+                continue
+            rows = np.flatnonzero((self.positions == position).all(axis=1))
+            if not len(rows):
+                return False
+            self.prediction.believe(int(rows[0]))
+            self._is_free[rows] = False
+            self._believed.add(position.tobytes())
+        return True
+
+    def proposal(self, rng: np.random.Generator) -> PointArray:
+        """Return the candidate of the greatest expected improvement or, where that is little,
+        perhaps the neighbour of the least predicted time; none where all are pending."""
+        gains = self.prediction.improvements(self.shifts, self.best)
+        gains[~self._is_free] = -np.inf
+        row = int(gains[: self.near.start].argmax())
+        if gains[row] < LITTLE and rng.random() < 0.5:
+            means = self.prediction.means + self.shifts
+            means[~self._is_free] = np.inf
+            if self._is_free[self.near].any():
+                row = self.near.start + int(means[self.near].argmin())
+        return self.positions[[row]][self._is_free[[row]]]
+
+
 class GaussianProcess(SearchTechnique):  # type: ignore[misc]
     """Proposes the legal configuration of the greatest expected improvement.
 
@@ -68,6 +114,7 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
         self._used = 0  # the model that was used last
         self._relearn_at = 0.0
         self._drew = False  # the last proposal was a uniform draw
+        self._batch: _Batch | None = None
 
     @cached_property
     def _memory(self) -> Memory:
@@ -113,9 +160,18 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
     def _promising(self, waiting: PointArray) -> PointArray:
         """Return the candidate of the greatest expected improvement, if there are candidates."""
         memory = self._memory
-        candidates = memory.unseen(self._candidates())
-        if not len(candidates):
-            return candidates
+        batch = self._batch
+        if batch is None or batch.results < memory.count or not batch.believe(waiting):
+            candidates = memory.unseen(self._candidates())
+            if not len(candidates):
+                return candidates
+            batch = self._batch = self._begin_batch(candidates, waiting)
+            batch.believe(waiting)
+        return batch.proposal(memory.rng)
+
+    def _begin_batch(self, candidates: PointArray, waiting: PointArray) -> _Batch:
+        """Fit a model to the results, and predict the candidates' times."""
+        memory = self._memory
         sample = memory.sample()
         outputs = standardised(sample.times_s)
         self._learn(sample, outputs)
@@ -123,18 +179,16 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
         model = self._models[self._used]
         mean = _mean_of(self._used, sample, outputs)
         model.fit(sample.points, outputs - mean(sample.expected), learn=False)
-        if len(waiting):
-            model.believe(memory.encoder.points(waiting))
-        points = memory.encoder.points(candidates)
-        shifts = mean(memory.expect(candidates))
-        index, gain = model.most_promising(points, shifts, float(outputs.min()))
-        if gain < LITTLE and memory.rng.random() < 0.5:
-            near = memory.unseen(map(memory.neighbours, memory.fastest(_LOCAL_CENTRES)))
-            if len(near):
-                points = memory.encoder.points(near)
-                means = model.means(points) + mean(memory.expect(near))
-                return near[[means.argmin()]]
-        return candidates[[index]]
+        near = memory.unseen(map(memory.neighbours, memory.fastest(_LOCAL_CENTRES)))
+        positions = np.concatenate([candidates, near, waiting])
+        return _Batch(
+            results=memory.count,
+            positions=positions,
+            near=slice(len(candidates), len(candidates) + len(near)),
+            prediction=model.predict(memory.encoder.points(positions)),
+            shifts=mean(memory.expect(positions)),
+            best=float(outputs.min()),
+        )
 
     def _learn(self, sample: Sample, outputs: Array) -> None:
         """Fit hyper-parameters and compare the evidence, once per tenth more results."""

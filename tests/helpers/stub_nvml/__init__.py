@@ -1,13 +1,9 @@
 """A scripted stand-in for nvidia-ml-py, where there is no GPU that it could ask about."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -20,16 +16,14 @@ WELL = {
     "update_s": 0.002,
 }
 
-Script = Callable[..., ModuleType]
-
 
 @pytest.fixture
-def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
+def nvml(monkeypatch):
     """Scripts the stand-in: WELL, with these changes; what is None is left out."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)
 
-    def scripted(**changes: object) -> ModuleType:
+    def scripted(**changes):
         left = {name: value for name, value in {**WELL, **changes}.items() if value is not None}
         monkeypatch.setenv("NVML_STUB", json.dumps(left))
         return importlib.import_module("pynvml")
