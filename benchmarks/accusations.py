@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks.frame import busy
 from benchmarks.suite import ROOT, affordable, is_of_suite
 from harness.core.records import Input, Measurement, Outcome
+from harness.measure.choose import open_kernels
 from harness.measure.devices import Backend, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.occasions import DATA_SETS, new_seed
@@ -63,7 +64,7 @@ def totals(path: Path) -> Counter[str]:
 def _collect_of(
     spec: Spec, backend: Backend, inputs: Sequence[Input], path: Path, count: int
 ) -> None:
-    with closing(KernelMeasurer(spec, backend)) as measurer:
+    with closing(open_kernels(spec, backend)) as measurer:
         for number in range(count, count + _FINALS):
             problem = random.Random(number).choice(inputs)
             found = _measured(spec, measurer, problem, number)

@@ -249,6 +249,10 @@ class SimulatedMeasurer:
         """Return None: there are no data."""
         return None
 
+    def weak_tests(self, problem: Input) -> Sequence[str]:
+        """Return nothing: nothing is verified."""
+        return ()
+
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> Measurement:

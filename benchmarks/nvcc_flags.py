@@ -4,7 +4,7 @@ It compiles every value of every kernel flag of harness/space_file/flags/nvcc.ya
 pair of values of related flags (GROUPS), and some pairs of other flags with one value each. The
 kernels are nvcc_flags.cu, with code for each flag to act on, and KERNEL ... (without the pairs of
 other flags). The machine code is hashed (harness.measure.cuda.cubin), and nvcc's messages are
-read (harness.measure.builds). It needs no GPU. A compilation takes half a second, a
+read (harness.measure.builds.messages). It needs no GPU. A compilation takes half a second, a
 kernel some minutes.
 
     python -m benchmarks.nvcc_flags [--arch sm_90] [--record FILE] [KERNEL ...]
@@ -30,7 +30,7 @@ from pathlib import Path
 from benchmarks.frame import Figures, benchmark, option
 from harness.core.errors import UsageError
 from harness.core.records import Value
-from harness.measure.builds import conflicts
+from harness.measure.builds.messages import conflicts
 from harness.measure.cuda.binary import parse_resources
 from harness.measure.cuda.cubin import machine_code_sha256
 from harness.measure.cuda.nvcc import find_nvcc

@@ -79,7 +79,7 @@ _PEAK = {"bytes": 1e15, "flops": 1e18}
 @pytest.fixture(autouse=True, scope="session")
 def _no_peak_is_measured():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("harness.measure.kernels.measurer.measure_peak", lambda *_: _PEAK)
+        patch.setattr("harness.measure.choose.measure_peak", lambda *_: _PEAK)
         yield
 
 

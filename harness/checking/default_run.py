@@ -215,7 +215,6 @@ def _run(
     illegal = space.why_illegal(config)
     if illegal is not None:
         return replace(run, failure=("illegal", illegal))
-    earlier = len(measurer.notices)
     try:
         ended = measurer.measure(space, problem, config, None)
     except HostModuleError as error:
@@ -224,4 +223,6 @@ def _run(
         return replace(run, failure=("host module", reason))
     if ended.timing is None:
         return replace(run, failure=(str(ended.outcome), ended.message))
-    return replace(run, measured=ended, warnings=measurer.notices[earlier:])
+    weaknesses = measurer.weak_tests(problem)
+    warnings = [f"verify is weak on {problem}: {text}." for text in weaknesses]
+    return replace(run, measured=ended, warnings=warnings)

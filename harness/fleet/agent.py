@@ -26,10 +26,10 @@ from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, Sp
 from harness.core.machine import processor, usable_cores
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
 from harness.fleet.bundle import Bundle
-from harness.measure.choose import fitted_backend, open_measurer
+from harness.measure.choose import fitted_backend, open_kernels, open_measurer
 from harness.measure.devices import ALL, AUTO, Backend, choose_devices
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.process.locks import locked
+from harness.measure.process.device_lock import locked
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
@@ -231,7 +231,7 @@ class Agent:
                 measurer = callable_
         else:
             equal = next(iter(self._measurers.values()), None)
-            measurer = KernelMeasurer(
+            measurer = open_kernels(
                 self._spec,
                 fitted_backend(self._spec, device.backend),
                 equal=equal if isinstance(equal, KernelMeasurer) else None,
@@ -242,9 +242,8 @@ class Agent:
 
     def measure(
         self, uuid: str, announced: _Announced, method: str, problem: Input, *args: object
-    ) -> tuple[Any, tuple[str, ...]]:
-        """Call `measure` or `measure_interleaved` of a measurer, on an input; return what it
-        returns, and its notices."""
+    ) -> Any:
+        """Call `measure` or `measure_interleaved` of a measurer, on an input."""
         measurer = self._measurers[uuid]
         recalled, expected = announced
         for earlier in recalled:
@@ -253,7 +252,7 @@ class Agent:
         if expected:
             # What is built differs by input only where nothing is built in advance.
             measurer.expect(space, expected)
-        return getattr(measurer, method)(space, problem, *args), tuple(measurer.notices)
+        return getattr(measurer, method)(space, problem, *args)
 
     def ask(self, uuid: str, question: str, *args: object) -> Any:
         """Call another method of a measurer, which answers without measuring."""

@@ -301,6 +301,12 @@ class _RemoteMeasurer:
         )
         return digest
 
+    def weak_tests(self, problem: Input) -> Sequence[str]:
+        weaknesses: Sequence[str] = self._agent.call(
+            "run", "ask", self._uuid, "weak_tests", problem
+        )
+        return weaknesses
+
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> Measurement:
@@ -333,8 +339,7 @@ class _RemoteMeasurer:
         asked = self._uuid, announced, method, problem, *args
         answer = self._agent.call("run", "measure", *asked)
         try:
-            result, self.notices = answer
-            measured = [result] if isinstance(result, Measurement) else list(result)
+            measured = [answer] if isinstance(answer, Measurement) else list(answer)
             given = [(each.config, each.input) for each in measured]
         except (AttributeError, TypeError, ValueError):
             raise BackendUnavailable(f"the worker answered with {answer!r:.100}") from None

@@ -5,17 +5,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Protocol, runtime_checkable
 
-from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.cache import Cache, content_key
+from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.program import PYTHON
 from harness.core.records import BOOST, COLD, WARM
 from harness.core.text import command_line, counted
 from harness.measure.cuda.gpus import NVCC, NVRTC, require_cooperative, why_unusable
-from harness.measure.devices import Backend, choose_devices, choose_one
+from harness.measure.devices import Backend, backend_of, choose_devices, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.kernels.peak import Amounts, measure_peak
+from harness.measure.listed_device import ListedDevice
 from harness.measure.measurer import Measurer
-from harness.measure.process.locks import locked
+from harness.measure.opencl import driver as opencl
+from harness.measure.process.device_lock import locked
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.python.backend import python_backend
 from harness.measure.python.measurer import CallableMeasurer
@@ -57,8 +62,63 @@ def open_measurer(
     else:
         _require_alike(spec, backend, shared)
         backend = dataclasses.replace(backend, cuda_compiler=shared.cuda_compiler)
+    return open_kernels(spec, backend, shared), backend.why
+
+
+def open_kernels(
+    spec: Spec,
+    backend: Backend,
+    owner: KernelMeasurer | None = None,
+    *,
+    equal: KernelMeasurer | None = None,
+    devices: int = 1,
+) -> KernelMeasurer:
+    """Open the measurer of a kernel or a Python callable; see KernelMeasurer.
+
+    Where the space says its work, the measurer has the device's peak, which is measured once in an
+    environment and stays in the cache.
+    """
     kind = KernelMeasurer if spec.framework is None else CallableMeasurer
-    return kind(spec, backend, shared), backend.why
+    measurer = kind(spec, backend, owner, equal=equal, devices=devices)
+    if spec.work is None:
+        return measurer
+    key = content_key("peak", measurer.environment.fingerprint)
+    try:
+        measurer.peak = Cache.of_user().recall(key, partial(_measured_peak, measurer, backend))
+    except (BackendUnavailable, HostModuleError, LaunchFailed) as error:
+        measurer.notices += (f"The device's peak is not known: {error}.",)
+    except BaseException:  # also Ctrl-C
+        measurer.close()
+        raise
+    return measurer
+
+
+def _measured_peak(measurer: KernelMeasurer, backend: Backend) -> Amounts:
+    """Measure the peak of a measurer's device with kernels of CUDA or OpenCL."""
+
+    def opened(spec: Spec) -> KernelMeasurer:
+        if measurer.framework is None:
+            return KernelMeasurer(spec, backend, measurer, equal=measurer)
+        kernels = dataclasses.replace(
+            backend_of(_device_of_kernels(backend)),
+            cache=backend.cache,
+            clock=backend.clock,
+            is_locked=True,
+        )
+        return KernelMeasurer(spec, kernels)
+
+    return measure_peak(opened, backend.is_gpu)
+
+
+def _device_of_kernels(backend: Backend) -> ListedDevice:
+    """Return the device of Python callables as CUDA or OpenCL lists it; raises
+    BackendUnavailable."""
+    if backend.is_gpu and backend.device is not None:
+        return backend.device
+    for device in opencl.usable_devices():
+        if not device.is_gpu:
+            return device
+    raise BackendUnavailable("OpenCL lists no CPU")
 
 
 def require_free(spec: Spec, requested: str, devices: Sequence[str]) -> None:
@@ -128,13 +188,14 @@ def _equal_ones(spec: Spec, chosen: Sequence[Backend], most: int) -> tuple[list[
 def _opened(spec: Spec, backends: Sequence[Backend]) -> dict[str, Measurer]:
     """Open the measurers of equal devices, which measure at once."""
     devices = len(backends)
-    first = KernelMeasurer(spec, backends[0], devices=devices)
+    first = open_kernels(spec, backends[0], devices=devices)
     opening: list[Future[KernelMeasurer]] = []
     try:
         with ThreadPoolExecutor() as threads:
             for backend in backends[1:]:
-                one = threads.submit(KernelMeasurer, spec, backend, equal=first, devices=devices)
-                opening.append(one)
+                opening.append(
+                    threads.submit(open_kernels, spec, backend, equal=first, devices=devices)
+                )
         measurers = [first, *(each.result() for each in opening)]
     except BaseException:  # also Ctrl-C
         for each in opening:

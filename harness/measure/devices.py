@@ -1,14 +1,13 @@
-"""Choose a backend, and say why; or what to install where the requested one cannot run. List the
-devices of this machine.
+"""Choose a device and its backend, and say why; or what to install where the requested one cannot
+run. List the devices of this machine.
 
 A person names devices by index, UUID, or a part of the name. A device must run an empty kernel:
-without that, each configuration would fail by itself, for a reason that is none of its own.
+without that, each configuration would fail, and be blamed for the device's fault.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from harness.core.records import BOOST, WARM
 from harness.core.text import command_line, nearest, suggestion
 from harness.measure.builds.queue import BuildCache
 from harness.measure.cuda import gpus
-from harness.measure.cuda.gpus import MIG, NVCC, VISIBLE, CudaGpu, first_usable, open_cuda_compiler
+from harness.measure.cuda.gpus import NVCC, VISIBLE, first_usable, open_cuda_compiler
 from harness.measure.device import Compiler, Device
+from harness.measure.listed_device import CUDA, MIG, OPENCL, ListedDevice
 from harness.measure.nvml import other_processes
 from harness.measure.opencl import driver as opencl
 
@@ -29,10 +29,7 @@ AUTO = "auto"
 ALL = "all"
 """The name of all equal devices."""
 
-_INTERFACES = ("cuda", "opencl")
-
-ListedDevice = CudaGpu | opencl.DeviceName
-"""A device as CUDA or OpenCL lists it."""
+_INTERFACES = (CUDA, OPENCL)
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class Backend:
 
     def open_device(self) -> Device:
         """Open the device in this process."""
-        if isinstance(self.device, opencl.DeviceName):
+        if self.device is not None and self.device.interface == OPENCL:
             from harness.measure.opencl.device import OpenClDevice  # here: CUDA never needs it
 
             return OpenClDevice(self.device, self.cache)
@@ -75,7 +72,7 @@ class Backend:
 
     def open_compiler(self) -> Compiler:
         """Open the compiler for the device in this process."""
-        if isinstance(self.device, opencl.DeviceName):
+        if self.device is not None and self.device.interface == OPENCL:
             return opencl.OpenClCompiler(self.device)
         arch = self.arch or gpus.list_gpus()[0].arch
         return open_cuda_compiler(self.cuda_compiler, arch, specific=self.arch_specific)
@@ -110,9 +107,7 @@ class Backend:
             ) from None
 
 
-def names_in(options: Sequence[str]) -> list[str]:
-    """Return the names that `--device` options hold, each of them separated by commas."""
-    return [name.strip() for option in options for name in option.split(",")]
+# ------------------------------------------------------------------------------- choose a device
 
 
 def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, ...]:
@@ -134,24 +129,38 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
         raise UsageError(f"--device has an empty name; `{listing}` lists the devices")
     if ALL in words and len(words) > 1:
         raise UsageError(f"--device {ALL} names all devices; leave the others out")
-    missing, known, unknown = dict[str, str](), list[ListedDevice](), "".join(words[:1])
+    missing: dict[str, str] = {}
+    here: list[ListedDevice] = []
+    unknown = words[0] if words else ""
     for interface in _INTERFACES if requested == AUTO else [requested]:
         try:
-            devices = gpus.usable_gpus() if interface == "cuda" else opencl.usable_devices()
+            devices = gpus.usable_gpus() if interface == CUDA else opencl.usable_devices()
             if not words:
                 return (backend_of(devices[0], _why_first(requested, devices, missing)),)
         except BackendUnavailable as error:
             missing[interface] = str(error)
             continue
-        known += devices
-        matches = [_find(word, devices) for word in words] if ALL not in words else _all(devices)
-        chosen = [each for each in matches if each is not None]
+        here += devices
+        matches = _all(devices) if ALL in words else [_match(word, devices) for word in words]
+        chosen = [match for match in matches if match is not None]
         if len(chosen) == len(matches):
             _require_equal([device for device, _ in chosen])
             without = "".join(f"; no GPU of CUDA ({_short(why)})" for why in missing.values())
             return tuple(backend_of(device, why + without) for device, why in chosen)
         unknown = words[matches.index(None)]
-    raise _unavailable(requested, unknown, known, missing)
+    if not words:
+        raise _no_backend(requested, missing)
+    raise _no_device(unknown, here, missing)
+
+
+def backend_of(device: ListedDevice, why: str = "") -> Backend:
+    """Return the backend of a device; raises BackendUnavailable where nothing compiles for it."""
+    if device.interface == OPENCL:
+        return Backend(OPENCL, "opencl", why, device)
+    why = f"{why}; through {gpus.load_driver().package}"
+    compiler = first_usable(device.arch)
+    # With its architecture given, no process that compiles asks the driver for it again.
+    return Backend(CUDA, "nvcc", why, device, device.arch, cuda_compiler=compiler)
 
 
 def _why_first(requested: str, devices: Sequence[ListedDevice], missing: Mapping[str, str]) -> str:
@@ -162,31 +171,13 @@ def _why_first(requested: str, devices: Sequence[ListedDevice], missing: Mapping
     elif not missing:
         why = "CUDA comes first, and a GPU is here"
     elif first.is_gpu:
-        why = f"an OpenCL GPU is here, and CUDA is not: {missing['cuda']}"
+        why = f"an OpenCL GPU is here, and CUDA is not: {missing[CUDA]}"
     else:
-        why = f"no GPU can be used ({_short(missing['cuda'])})"
-    if isinstance(first, opencl.DeviceName) and len({device.kind for device in devices}) > 1:
+        why = f"no GPU can be used ({_short(missing[CUDA])})"
+    if first.interface == OPENCL and len({device.kind for device in devices}) > 1:
         order = "GPUs come first, then PoCL, then other CPUs"
         why += f"; device {first.index} is the first of {len(devices)}: {order}"
     return why
-
-
-def _short(reason: str) -> str:
-    """Return the beginning of a reason: the whole one is printed where CUDA is requested."""
-    return reason.partition(":")[0]
-
-
-def _require_equal(devices: Sequence[ListedDevice]) -> None:
-    """Raise UsageError for a device that is there twice, and for devices that differ."""
-    twice = next((device for device in devices if devices.count(device) > 1), None)
-    if twice is not None:
-        raise UsageError(f"--device names a device twice: {twice}")
-    if len({device.kind for device in devices}) > 1:
-        raise UsageError(
-            "--device names devices that differ, and times of different devices cannot be "
-            "compared; name equal ones, and run the command once for each model:\n"
-            f"{_listed(devices)}"
-        )
 
 
 def choose_one(requested: str, names: Sequence[str] = ()) -> Backend:
@@ -201,25 +192,41 @@ def choose_one(requested: str, names: Sequence[str] = ()) -> Backend:
     return chosen[0]
 
 
-def _unavailable(
-    requested: str, unknown: str, known: Sequence[ListedDevice], missing: Mapping[str, str]
-) -> BackendUnavailable | UsageError:
-    """Return the error where an interface has no device, or none of a name."""
-    reasons = "".join(f"\n  {each} cannot be used: {why}" for each, why in missing.items())
-    if not unknown and requested == AUTO:
-        return BackendUnavailable(f"no backend can run here.{reasons}")
-    if not unknown:
-        return BackendUnavailable(f"--backend {requested} cannot run here: {missing[requested]}")
-    if not known:
-        return BackendUnavailable(f"there is no device `{unknown}`:{reasons}")
-    hidden = os.environ.get(VISIBLE)
-    others = f"\n{VISIBLE}={hidden} hides other GPUs" if hidden is not None else ""
-    if unknown.upper().startswith(MIG) and hidden is None:
-        others = f"\nCUDA shows one instance of a divided GPU: set {VISIBLE}={unknown}"
-    return UsageError(
-        f"there is no device `{unknown}`{_hint(unknown, known)} These are here:\n"
-        f"{_listed(known)}{others}{reasons}"
-    )
+def _require_equal(devices: Sequence[ListedDevice]) -> None:
+    """Raise UsageError for a device that is there twice, and for devices that differ."""
+    for device in devices:
+        if devices.count(device) > 1:
+            raise UsageError(f"--device names a device twice: {device}")
+    if len({device.kind for device in devices}) > 1:
+        raise UsageError(
+            "--device names devices that differ, and times of different devices cannot be "
+            "compared; name equal ones, and run the command once for each model:\n"
+            f"{_listed(devices)}"
+        )
+
+
+def _no_backend(requested: str, missing: Mapping[str, str]) -> BackendUnavailable:
+    """Return the error where no requested interface can be used."""
+    if requested == AUTO:
+        return BackendUnavailable(f"no backend can run here.{_reasons(missing)}")
+    return BackendUnavailable(f"--backend {requested} cannot run here: {missing[requested]}")
+
+
+def _reasons(missing: Mapping[str, str]) -> str:
+    return "".join(f"\n  {name} cannot be used: {why}" for name, why in missing.items())
+
+
+def _short(reason: str) -> str:
+    """Return the beginning of a reason: the whole one is printed where CUDA is requested."""
+    return reason.partition(":")[0]
+
+
+# --------------------------------------------------------------------------------- name a device
+
+
+def names_in(options: Sequence[str]) -> list[str]:
+    """Return the names that `--device` options have, which commas separate."""
+    return [name.strip() for option in options for name in option.split(",")]
 
 
 def _all(devices: Sequence[ListedDevice]) -> list[tuple[ListedDevice, str] | None]:
@@ -228,22 +235,25 @@ def _all(devices: Sequence[ListedDevice]) -> list[tuple[ListedDevice, str] | Non
     return [(device, f"--device {ALL}") for device in devices if device.group == first]
 
 
-def _find(name: str, devices: Sequence[ListedDevice]) -> tuple[ListedDevice, str] | None:
+def _match(name: str, devices: Sequence[ListedDevice]) -> tuple[ListedDevice, str] | None:
     """Return the device that a name means, and why it is this one; None where it fits none.
 
     A part of the name of several equal devices means the first of them. Raises UsageError where
     devices differ that fit the name.
     """
-    folded, is_uuid = name.casefold(), re.match(r"(gpu|mig)-", name, re.IGNORECASE) is not None
+    folded = name.casefold()
+    is_uuid = folded.startswith(("gpu-", "mig-"))
     rules: list[Callable[[ListedDevice], bool]] = [  # the most exact first
         lambda device: name in (device.index, device.index.rpartition(":")[2]),
         lambda device: is_uuid and device.uuid.casefold().startswith(folded),
         lambda device: device.name.casefold() == folded,
         lambda device: folded in device.name.casefold(),
     ]
-    fitting = ([device for device in devices if rule(device)] for rule in rules)
-    fits = next(filter(None, fitting), None)
-    if fits is None:
+    for rule in rules:
+        fits = [device for device in devices if rule(device)]
+        if fits:
+            break
+    else:
         return None
     first = fits[0]
     if len(fits) == 1:
@@ -257,11 +267,30 @@ def _find(name: str, devices: Sequence[ListedDevice]) -> tuple[ListedDevice, str
     )
 
 
+def _no_device(
+    unknown: str, here: Sequence[ListedDevice], missing: Mapping[str, str]
+) -> BackendUnavailable | UsageError:
+    """Return the error where a name fits no device."""
+    reasons = _reasons(missing)
+    if not here:
+        return BackendUnavailable(f"there is no device `{unknown}`:{reasons}")
+    hidden = os.environ.get(VISIBLE)
+    others = f"\n{VISIBLE}={hidden} hides other GPUs" if hidden is not None else ""
+    if unknown.upper().startswith(MIG) and hidden is None:
+        others = f"\nCUDA shows one instance of a divided GPU: set {VISIBLE}={unknown}"
+    return UsageError(
+        f"there is no device `{unknown}`{_hint(unknown, here)} These are here:\n"
+        f"{_listed(here)}{others}{reasons}"
+    )
+
+
 def _hint(name: str, devices: Sequence[ListedDevice]) -> str:
     """Return the end of an error about an unknown name: `; did you mean ...?`, or a full stop."""
-    words = [word for device in devices for word in device.name.split() if len(word) > 1]
-    names = [text for each in devices for text in (each.index, each.uuid, each.name) if text]
-    near = nearest(name, [*words, *names, ALL])
+    names = [ALL]
+    for device in devices:
+        names += [word for word in device.name.split() if len(word) > 1]
+        names += [device.index, device.uuid, device.name]
+    near = nearest(name, [text for text in names if text])
     return f"; did you mean `{near}`?" if near else "."
 
 
@@ -274,14 +303,58 @@ def _listed(devices: Sequence[ListedDevice]) -> str:
     return "\n".join(map(_device_line, devices))
 
 
-def backend_of(device: ListedDevice, why: str = "") -> Backend:
-    """Return the backend of a device; raises BackendUnavailable where nothing compiles for it."""
-    if isinstance(device, opencl.DeviceName):
-        return Backend("opencl", "opencl", why, device)
-    # With its architecture known, no process that compiles asks the driver for it again.
-    why, compiler = f"{why}; through {gpus.load_driver().package}", first_usable(device.arch)
-    return Backend("cuda", "nvcc", why, device, device.arch, cuda_compiler=compiler)
+# ------------------------------------------------------------------------------ list all devices
 
+
+def inventory() -> Iterator[str]:
+    """Yield the lines of the list, as `--device` names the devices."""
+    yield CUDA
+    try:
+        gpus.require_driver()
+        here = gpus.list_gpus()
+    except BackendUnavailable as error:
+        yield f"  cannot be used: {error}"
+    else:
+        yield from _gpu_lines(here)
+    yield OPENCL
+    try:
+        for device in opencl.usable_devices():
+            yield _device_line(device) + _use(device)
+    except BackendUnavailable as error:
+        yield f"  cannot be used: {error}"
+
+
+def _gpu_lines(here: Sequence[ListedDevice]) -> Iterator[str]:
+    reasons = {arch: _why_unusable(arch) for arch in {gpu.arch for gpu in here}}
+    for gpu in here:
+        reason = reasons[gpu.arch]
+        yield _device_line(gpu) + _use(gpu) + (f"; cannot be used: {reason}" if reason else "")
+    hidden = os.environ.get(VISIBLE)
+    if hidden is not None:
+        yield f"  {VISIBLE}={hidden} chooses and numbers them"
+    buses = [gpu.bus_id for gpu in here]
+    if hidden is None and buses != sorted(buses):
+        order = "CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        yield f"  nvidia-smi numbers them otherwise; with {order}, CUDA does as well"
+
+
+def _use(device: ListedDevice) -> str:
+    """Say which processes compute on a device."""
+    others = other_processes(device.bus_id, device.instance)
+    return f"; used by {', '.join(others)}" if others else ""
+
+
+def _why_unusable(arch: str) -> str:
+    """Return why kernels for an architecture cannot be compiled or run here, else nothing."""
+    try:
+        gpus.load_driver()
+        first_usable(arch)
+    except BackendUnavailable as error:
+        return str(error)
+    return ""
+
+
+# ------------------------------------------------------------------------- run an empty kernel
 
 _EMPTY_KERNEL = "harness_empty"
 _EMPTY_KERNELS = {
@@ -332,50 +405,3 @@ def _flags_advice() -> str:
 
     names = [name for name in ENVIRONMENT if os.environ.get(name)]
     return f"Unset {', '.join(names)}: flags may name another architecture. " if names else ""
-
-
-def inventory() -> Iterator[str]:
-    """Yield the lines of the list, as `--device` names the devices."""
-    yield "cuda"
-    try:
-        gpus.require_driver()
-        there = gpus.list_gpus()
-    except BackendUnavailable as error:
-        yield f"  cannot be used: {error}"
-    else:
-        yield from _gpu_lines(there)
-    yield "opencl"
-    try:
-        yield from (_device_line(device) + _use(device) for device in opencl.usable_devices())
-    except BackendUnavailable as error:
-        yield f"  cannot be used: {error}"
-
-
-def _gpu_lines(there: Sequence[CudaGpu]) -> Iterator[str]:
-    reasons = {arch: _why_unusable(arch) for arch in {gpu.arch for gpu in there}}
-    for gpu in there:
-        reason = reasons[gpu.arch]
-        yield _device_line(gpu) + _use(gpu) + (f"; cannot be used: {reason}" if reason else "")
-    hidden = os.environ.get(VISIBLE)
-    if hidden is not None:
-        yield f"  {VISIBLE}={hidden} chooses and numbers them"
-    buses = [gpu.bus_id for gpu in there]
-    if hidden is None and buses != sorted(buses):
-        order = "CUDA_DEVICE_ORDER=PCI_BUS_ID"
-        yield f"  nvidia-smi numbers them otherwise; with {order}, CUDA does as well"
-
-
-def _use(device: ListedDevice) -> str:
-    """Say which processes compute on a device."""
-    others = other_processes(device.bus_id, device.instance)
-    return f"; used by {', '.join(others)}" if others else ""
-
-
-def _why_unusable(arch: str) -> str:
-    """Return why kernels for an architecture cannot be compiled or run here, else nothing."""
-    try:
-        gpus.load_driver()
-        first_usable(arch)
-    except BackendUnavailable as error:
-        return str(error)
-    return ""

@@ -24,7 +24,7 @@ from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.machine import find_program
 from harness.core.program import Binary, Program, family
 from harness.core.records import Value, shown
-from harness.measure.builds import conflicts
+from harness.measure.builds.messages import conflicts
 from harness.measure.cuda.gpus import NVRTC, name_of
 from harness.measure.cuda.nvcc import ENVIRONMENT, find_nvcc, run_in_group, supported_archs
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec

@@ -49,8 +49,7 @@ class Measurer(Protocol):
 
     @property
     def notices(self) -> Sequence[str]:
-        """What the user should know: what cannot be had on this machine, and why; and, as inputs
-        are measured, which tests are weak."""
+        """What the user should know: what cannot be had on this machine, and why."""
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Announce what will be measured next, so that it can be compiled meanwhile."""
@@ -85,6 +84,10 @@ class Measurer(Protocol):
 
         It is cheapest where it is among the `stored` digests. Raises HostModuleError.
         """
+
+    def weak_tests(self, problem: Input) -> Sequence[str]:
+        """Return what verification would let pass on an input on which a configuration works; what
+        other inputs have shown is left out."""
 
     def close(self) -> None:
         """End the worker processes; a call that waits for them in another thread raises."""
@@ -140,6 +143,10 @@ class LocalMeasurer(ABC, Generic[B, J]):
     def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
         """Return None; kernels have data."""
         return None
+
+    def weak_tests(self, problem: Input) -> list[str]:
+        """Return nothing: only kernels are looked at."""
+        return []
 
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None

@@ -77,6 +77,11 @@ class SharedDevice:
         digest: str | None = self.wait_for(lambda: self._measurer.data_sha256(problem, stored))
         return digest
 
+    def weak_tests(self, problem: Input) -> Sequence[str]:
+        """Return what verification would let pass; see `Measurer`."""
+        weaknesses: Sequence[str] = self.wait_for(lambda: self._measurer.weak_tests(problem))
+        return weaknesses
+
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> Measurement:

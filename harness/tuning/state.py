@@ -92,6 +92,7 @@ class State:
         self.searched: dict[Input, Searched] = {}  # none if inputs are only sampled
         self.last: dict[Input, Progress] = {}
         self._failed_defaults: dict[Input, Outcome] = {}
+        self._checked: set[Input] = set()  # whose tests may be weak
         self._warned = set(pool.notices)
         self.replayed = 0  # tests that the database answered
         self._display = display
@@ -169,6 +170,7 @@ class State:
         """Count and show a test that has ended."""
         if not progress.replayed:
             self._check_default(progress.measurement)
+            self._check_tests(progress.measurement)
             self.show_notices()
         self.last[progress.plan.problem] = progress
         self.replayed += progress.replayed
@@ -198,6 +200,17 @@ class State:
                 f"{suspects(self.spec.program is not None)}. "
                 f"To run the default alone: {check_again}"
             )
+
+    def _check_tests(self, measurement: Measurement) -> None:
+        """Warn of weak tests, once an input's first configuration works."""
+        problem = measurement.input
+        if measurement.outcome is not Outcome.OK or problem in self._checked:
+            return
+        self._checked.add(problem)
+        for text in self.measurer.weak_tests(problem):
+            if text not in self._warned:
+                self._warned.add(text)
+                self.warn(f"verify is weak on {problem}: {text}.")
 
     def show_notices(self) -> None:
         """Warn of what the measurer has noticed since."""

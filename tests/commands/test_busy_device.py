@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.measure.process.locks import locked
+from harness.measure.process.device_lock import locked
 from tests.helpers.commands import check, tune
 
 ROOT = Path(__file__).parents[2]

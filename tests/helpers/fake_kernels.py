@@ -7,8 +7,8 @@ import numpy as np
 
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input
+from harness.measure.choose import open_kernels
 from harness.measure.kernels.data import KernelData, KernelJob
-from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.trial.verify import Tolerance
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
@@ -48,7 +48,7 @@ def opening_fakes(folder, spec):
         def measurer(spec=spec, **traits):
             named = {"language": "opencl", "compiler": "opencl", "journal": folder / "journal"}
             kind = DeviceBackend if "opened" in traits else FakeBackend
-            local = KernelMeasurer(spec, kind(why="a fake", **{**named, **traits}))
+            local = open_kernels(spec, kind(why="a fake", **{**named, **traits}))
             opened.callback(local.close)
             return local, ConstrainedSpace.of(spec, FOUR, local.limits, local.compiler)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.builds import sections
+from harness.measure.builds.elf import sections
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA
 from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.devices import choose_one

@@ -13,17 +13,18 @@ import pytest
 
 from harness.checking.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
+from harness.core.program import PYTHON
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.opencl.driver import DeviceName
-from harness.measure.process.locks import locked
+from harness.measure.listed_device import OPENCL, ListedDevice
+from harness.measure.process.device_lock import locked
 from harness.space_file import load_spec
 from tests.helpers.listed_devices import CPU, EQUAL, H100
 
 ROOT = Path(__file__).parents[2]
-SAME = DeviceName("NVIDIA CUDA", 0, "NVIDIA H100", is_gpu=True, bus_id="0000:1B:00.0")
+SAME = ListedDevice(OPENCL, 0, "NVIDIA H100", is_gpu=True, bus_id="0000:1B:00.0")
 HOLDER = """
 import sys
-from harness.measure.process.locks import locked
+from harness.measure.process.device_lock import locked
 from tests.helpers.listed_devices import CPU
 with locked(CPU.identity, str(CPU)):
     print("held", flush=True)
@@ -58,7 +59,7 @@ def test_second_process_learns_who_measures_until_that_is_killed(locks):
     with another_process() as process, pytest.raises(DeviceBusy) as busy, lock(CPU):
         pass
     message = str(busy.value)
-    for fact in (f"process {process.pid} (", "tune ...; since 20", "cpu, 0 compute units"):
+    for fact in (f"process {process.pid} (", "tune ...; since 20", "cpu, 2 compute units"):
         assert fact in message
     assert "secret" not in message
     with lock(CPU):
@@ -103,7 +104,7 @@ def test_holder_that_has_not_said_who_it_is_is_another_process(locks):
 
 def test_unwritable_folder_is_refused(locks, monkeypatch):
     refuse = mock.Mock(side_effect=OSError(30, "Read-only file system"))
-    monkeypatch.setattr("harness.measure.process.locks.locked_file", refuse)
+    monkeypatch.setattr("harness.measure.process.device_lock.locked_file", refuse)
     with pytest.raises(UsageError, match=r"Read-only.*HARNESS_CACHE_DIR"):
         lock(CPU).__enter__()
 
@@ -135,3 +136,11 @@ def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl):
         ended = run_default(spec, "opencl", (), spec.inputs)
     assert "this process already measures on this dev" in ended.why_not_run
     assert list((Path(os.environ["HARNESS_CACHE_DIR"]) / "locks").iterdir()) == []
+
+
+def test_runtimes_and_callables_on_the_cpu_share_its_lock():
+    runtime = replace(CPU, platform="another runtime", platform_number=1)
+    callables = replace(CPU, interface=PYTHON, platform="")
+    for other in (runtime, callables):
+        with lock(CPU), pytest.raises(DeviceBusy):
+            lock(other).__enter__()

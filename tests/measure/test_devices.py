@@ -11,10 +11,10 @@ from harness.measure import choose as measure_choose
 from harness.measure import devices
 from harness.measure.choose import with_cuda_compiler
 from harness.measure.cuda import gpus as cuda_gpus
-from harness.measure.cuda.gpus import NVCC, NVRTC, CudaGpu
+from harness.measure.cuda.gpus import NVCC, NVRTC
 from harness.measure.devices import Backend, choose_devices, choose_one
+from harness.measure.listed_device import OPENCL, ListedDevice
 from harness.measure.opencl import driver as opencl
-from harness.measure.opencl.driver import DeviceName
 from tests.helpers.commands import compare
 from tests.helpers.commands import devices as list_devices
 from tests.helpers.fake_kernels import write_fake
@@ -97,10 +97,10 @@ def test_list_of_devices_has_gpus_first_and_then_pocl(monkeypatch):
 
 # ------------------------------------------------------------------------- devices that are named
 
-T4 = CudaGpu(2, "Tesla T4", "GPU-cd", "0001:AF:00.0", "sm_75", 16 << 30)
-NVIDIA = DeviceName("NVIDIA CUDA", 0, "NVIDIA H100", is_gpu=True, units=132)
+T4 = replace(H100, number=2, name="Tesla T4", uuid="GPU-cd", bus_id="0001:AF:00.0", arch="sm_75")
+NVIDIA = ListedDevice(OPENCL, 0, "NVIDIA H100", is_gpu=True, platform="NVIDIA CUDA", units=132)
 POCL = "Portable Computing Language"
-PARTS = [DeviceName(POCL, number, "pthread-cpu", False, 1, 1) for number in range(2)]
+PARTS = [ListedDevice(OPENCL, n, "pthread-cpu", False, 1, POCL, units=1) for n in range(2)]
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ def test_other_devices_have_no_choice(opencl):
 # ------------------------------------------------------------------------------ the list of devices
 
 
-OLD = replace(H100, ordinal=2, name="Tesla K40", uuid="GPU-ac", bus_id="0000:0A:00.0", arch="sm_35")
+OLD = replace(H100, number=2, name="Tesla K40", uuid="GPU-ac", bus_id="0000:0A:00.0", arch="sm_35")
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_devices_have_names_and_why_they_cannot_be_used(listed):
         "cannot be used: nvcc does not compile for sm_35",
         "  nvidia-smi numbers them otherwise; with CUDA_DEVICE_ORDER=PCI_BUS_ID, CUDA does as well",
         "opencl",
-        "  0:0  cpu, 0 compute units, 0.0 GiB, Portable Computing Language",
+        "  0:0  cpu, 2 compute units, Portable Computing Language",
     ]
 
 

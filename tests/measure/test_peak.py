@@ -8,10 +8,9 @@ import pytest
 
 from harness.core.errors import BackendUnavailable
 from harness.core.records import Config, Input, Outcome
-from harness.measure.choose import open_measurer
+from harness.measure import choose
+from harness.measure.choose import open_kernels, open_measurer
 from harness.measure.devices import choose_one
-from harness.measure.kernels import measurer as measurers
-from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.peak import measure_peak
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
@@ -31,7 +30,7 @@ def peaked(fake_here, tmp_path, own_cache, monkeypatch):
     """Opens a measurer of a fake device with this peak, on which launches take these times."""
 
     def opened(*times_s):
-        monkeypatch.setattr(measurers, "measure_peak", lambda *_: PEAK)
+        monkeypatch.setattr(choose, "measure_peak", lambda *_: PEAK)
         spec = write_fake(tmp_path, space=FAKE_SPACE + WORK)
         return fake_here(spec, opened=bound_device(times_s=times_s))
 
@@ -77,7 +76,7 @@ def missing(*_):
 def test_where_nothing_measures_the_peak_there_are_rates_alone(
     fake_here, tmp_path, own_cache, monkeypatch, measuring, why
 ):
-    monkeypatch.setattr(measurers, "measure_peak", measuring)
+    monkeypatch.setattr(choose, "measure_peak", measuring)
     measurer, space = fake_here(write_fake(tmp_path, space=FAKE_SPACE + WORK))
     measured = measurer.measure(space, FOUR, space.default, None)
     assert_ok(measured)
@@ -104,14 +103,14 @@ def test_work_that_cannot_be_computed_on_an_input_makes_it_illegal(fake_here, tm
 @pytest.mark.slow
 def test_pocls_peak_is_measured_once_and_kept(tmp_path, own_cache, monkeypatch):
     pytest.importorskip("pyopencl")
-    monkeypatch.setattr(measurers, "measure_peak", measure_peak)
+    monkeypatch.setattr(choose, "measure_peak", measure_peak)
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")  # which tests set: no optimisation
     backend = choose_one("opencl")
     kernel = """kernel void twice(global const double *x, global double *y) {
     y[get_global_id(0)] = 2 * x[get_global_id(0)] + 0 * V;
 }"""
     spec = write_fake(tmp_path, kernel, FAKE_SPACE + WORK)
-    with closing(KernelMeasurer(spec, backend)) as local:
+    with closing(open_kernels(spec, backend)) as local:
         space = ConstrainedSpace.of(spec, FOUR, local.limits, local.compiler)
         result = local.measure(space, FOUR, space.default, None)
         assert_ok(result)
@@ -119,8 +118,8 @@ def test_pocls_peak_is_measured_once_and_kept(tmp_path, own_cache, monkeypatch):
         assert 0.1 < peaks[0] < 1e4
         assert 0.1 < peaks[1] < 1e5
         assert not any("peak" in notice for notice in local.notices)
-    monkeypatch.delattr(measurers, "measure_peak")
-    with closing(KernelMeasurer(spec, backend)) as local:
+    monkeypatch.delattr(choose, "measure_peak")
+    with closing(open_kernels(spec, backend)) as local:
         again = local.measure(space, FOUR, space.default, None)
         assert again.observed["peak_gb_per_s"] == peaks[0]
 
@@ -128,7 +127,7 @@ def test_pocls_peak_is_measured_once_and_kept(tmp_path, own_cache, monkeypatch):
 @pytest.mark.slow
 def test_a_python_callable_has_the_peak_of_opencl_on_its_cpu(own_cache, monkeypatch):
     pytest.importorskip("pyopencl")
-    monkeypatch.setattr(measurers, "measure_peak", measure_peak)
+    monkeypatch.setattr(choose, "measure_peak", measure_peak)
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")
     spec, problem = load_spec(CALLABLE), Input({"n": 100, "work_ms": 0})
     spec = replace(spec, work=Work.model_validate({"bytes": "16 * n"}))

@@ -10,7 +10,6 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -18,11 +17,10 @@ from unittest.mock import Mock
 import pytest
 
 from harness.core.errors import BuildFailed, UsageError
-from harness.core.machine import end_with_parent
 from harness.core.program import Program
 from harness.measure.builds.queue import BuildQueue
-from harness.measure.process.child import Child, ChildLost, ForkLost, run_forked
-from harness.measure.process.locks import run_folder
+from harness.measure.process.child import Child, ChildLost
+from harness.measure.process.run_folder import run_folder
 from tests.helpers.child_worker import Worker, end_once, raise_unreadable, refuse
 from tests.helpers.fake_kernels import measure_kernels_here
 from tests.helpers.planted import SOON_S, descendants, is_running, until
@@ -168,7 +166,7 @@ def test_failure_in_a_full_temporary_folder_is_no_outcome(monkeypatch):
 
 OWNER = """
 import sys
-from harness.measure.process.locks import run_folder
+from harness.measure.process.run_folder import run_folder
 sys.setrecursionlimit(200)  # deeper folders take seconds
 print(run_folder(), flush=True)
 input()
@@ -187,22 +185,20 @@ def owner_in(folder):
             owner.communicate("\n")
 
 
-def test_next_run_removes_what_a_killed_one_left_and_ends_its_programs(tmp_path, monkeypatch):
+def test_next_run_removes_what_a_killed_one_left(tmp_path, monkeypatch):
     link = tmp_path / "link"  # as /tmp may be
     link.symlink_to(tmp_path)
     with owner_in(link) as mine:
         with owner_in(link) as left:
             os.kill(int(left.name.split("-")[2]), signal.SIGKILL)
         monkeypatch.chdir(left)
-        with subprocess.Popen(["sleep", "60"]) as program:
-            for _ in range(300):
-                os.mkdir("d")
-                os.chdir("d")
-            os.chdir(tmp_path)
-            (tmp_path / "harness-run-0-begins").mkdir()  # not locked yet
-            with owner_in(link):
-                assert program.wait(SOON_S) == -signal.SIGKILL
-                assert not left.exists()
+        for _ in range(300):
+            os.mkdir("d")
+            os.chdir("d")
+        os.chdir(tmp_path)
+        (tmp_path / "harness-run-0-begins").mkdir()  # not locked yet
+        with owner_in(link):
+            assert not left.exists()
         names = {path.name for path in tmp_path.iterdir()}
         assert names == {"link", mine.name, "harness-run-0-begins"}
     assert not mine.exists()
@@ -262,60 +258,3 @@ def test_killed_parent_leaves_nothing_behind(tmp_path, work, count):
         os.kill(pid, signal.SIGKILL)
     assert ended
     assert any(f.name.startswith(f"harness-run-{parent.pid}-") for f in tmp_path.iterdir())
-
-
-def test_a_process_whose_parent_has_ended_before_it_begins_ends_too():
-    with pytest.raises(ForkLost, match="SIGKILL"):
-        run_forked(lambda: end_with_parent(parent=1 << 30), 60.0)
-
-
-# --------------------------------------------------------------------------- copies of this process
-
-
-def test_result_of_any_size_comes_back():
-    content = os.urandom(3 << 20)
-    assert run_forked(lambda: content, 60.0) == content
-
-
-def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch):
-    fork, forked = os.fork, []
-
-    def noting():
-        forked.append(fork())
-        return forked[-1]
-
-    monkeypatch.setattr(os, "fork", noting)
-    number = signal.SIGRTMIN + 5  # it has no name
-    for function, argument, message in (
-        (int, "garbage", "status 1"),
-        (time.sleep, 300, r"0\.1 s"),
-        (signal.raise_signal, number, f"signal {number}"),
-    ):
-        is_late = function is time.sleep
-        timeout_s = 0.1 if is_late else 60.0
-        with pytest.raises(ForkLost, match=message) as lost:
-            run_forked(partial(function, argument), timeout_s)
-        assert lost.value.is_late is is_late
-        with pytest.raises(ChildProcessError):
-            os.waitpid(forked[-1], os.WNOHANG)
-
-
-def test_result_comes_back_where_ended_children_are_not_kept():
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    try:
-        assert run_forked(lambda: b"result", 60.0) == b"result"
-        with pytest.raises(ForkLost, match="ended without a result"):
-            run_forked(lambda: os._exit(1), 60.0)
-    finally:
-        signal.signal(signal.SIGCHLD, before)
-
-
-def test_no_process_left_is_an_error_and_no_pipe_open(monkeypatch):
-    def fork():
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(os, "fork", fork)
-    before = os.listdir("/proc/self/fd")
-    with pytest.raises(UsageError, match="Resource temporarily unavailable"):
-        run_forked(lambda: b"", 60.0)
-    assert len(os.listdir("/proc/self/fd")) == len(before)

@@ -130,7 +130,7 @@ def verifying(verify):
     return "inputs:", f"verify: {{{verify}}}\ninputs:"
 
 
-HOST_CHECK, NOTHING = verifying("against: {host: check.py}"), verifying("against: nothing")
+HOST_CHECK = verifying("against: {host: check.py}")
 
 
 # ------------------------------------------------------------------------------- placeholders
@@ -487,15 +487,6 @@ def test_finalist_that_hangs_spends_its_own_time_alone(here, load):
 # --------------------------------------------------------------------------- too good to be true
 
 
-def test_program_that_ends_early_does_not_win(here, load, measure):
-    script = SCRIPT.replace("early) ;;", 'early) echo "took 999 us";;')
-    right, early = measure_finalists(load(NOTHING, script=script), ["right", "early"], 2)
-    assert_ok(right)
-    for found in (early, measure("early", NOTHING, script=script)):
-        assert found.outcome is Outcome.IMPLAUSIBLE
-        assert found.message.startswith("its time does not count: it does not write what the defa")
-
-
 def test_no_time_is_below_the_tick_of_clocks(measure):
     for micros, is_ok in (("0.0011", True), ("0.00099", False), ("1e-320", False)):
         script = SCRIPT.replace("took 20 us", f"took {micros} us")
@@ -523,17 +514,6 @@ def test_each_run_gets_a_seed_in_words_and_variables(measure, tmp_path):
     assert_ok(found)
     seeds = next(tmp_path.glob("journal*")).read_text().split()
     assert len({*seeds}) == len(seeds) > 2
-
-
-def test_program_that_writes_nothing_is_not_ten_times_as_fast(measure):
-    script = "case $1 in right) echo took 1000 us;; *) echo took 9 us;; esac"
-    found = measure("early", verifying("against: nothing, ignore: took"), script=script)
-    assert_failed(
-        found,
-        Outcome.IMPLAUSIBLE,
-        "111 times as fast",
-        "the default writes nothing",
-    )
 
 
 # -------------------------------------------------------------------------------------- builds

@@ -85,7 +85,7 @@ def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_th
 
 def test_configuration_that_is_far_worse_is_run_once_on_each_fill():
     device = bound_device(times_s=(1.0,) * 9)
-    job = dataclasses.replace(sampled(min_repeats=5), best_s=0.1)
+    job = replace(sampled(min_repeats=5), best_s=0.1)
     assert measure_kernel(device, DATA, job).timing.count == len(FILLS) - 1
     assert fills_of(device) == list(FILLS)
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.records import Value
-from harness.measure.builds import conflicts
+from harness.measure.builds.messages import conflicts
 from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.flags import ProbedCommand, Setting, answers
 from harness.space_file import flags

@@ -27,7 +27,7 @@ from harness.core.machine import spare_cores
 from harness.core.program import Binary
 from harness.core.records import Build
 from harness.measure.process.child import Child, ChildLost
-from harness.measure.process.locks import require_room
+from harness.measure.process.run_folder import require_room
 
 _FORMAT = b"harness-build-6"  # format 5 did not keep which files the compiler read
 

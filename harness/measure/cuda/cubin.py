@@ -27,7 +27,7 @@ from harness.core.kernel_name import is_plain, reference_name
 from harness.core.machine import libc
 from harness.core.program import Launch
 from harness.core.text import first_few
-from harness.measure.builds import ElfSection, sections
+from harness.measure.builds.elf import ElfSection, sections
 
 _FLAGS_AT = slice(0x30, 0x34)
 

@@ -22,9 +22,10 @@ from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.bound import why_unloadable
 from harness.measure.clocks import ClockWatch
 from harness.measure.cuda import probe
-from harness.measure.cuda.gpus import CudaGpu, driver_version, load_driver, require_driver
+from harness.measure.cuda.gpus import driver_version, listed_gpu, load_driver, require_driver
 from harness.measure.cuda.module import CudaModule, TimedStream
 from harness.measure.device import Device
+from harness.measure.listed_device import ListedDevice
 
 _KEPT_MODULES = 2  # of a configuration and its twin
 
@@ -38,11 +39,11 @@ class CudaDevice(Device):
     shares_cpu = False
     """Compilers may run while a kernel does."""
 
-    def __init__(self, cache: str = WARM, gpu: CudaGpu | None = None) -> None:
+    def __init__(self, cache: str = WARM, gpu: ListedDevice | None = None) -> None:
         """`cache` is WARM or COLD, what runs find in the GPU's caches; `gpu` is None for the first
         one."""
         require_driver()
-        ordinal = 0 if gpu is None else gpu.ordinal
+        number = 0 if gpu is None else gpu.number
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0":
             raise BackendUnavailable(
                 "CUDA_LAUNCH_BLOCKING is set: the host would wait for each launch, and the device "
@@ -52,16 +53,16 @@ class CudaDevice(Device):
         super().__init__(self.driver.error, "context", cache)
         self._module = lru_cache(maxsize=_KEPT_MODULES)(self._make_module)
         try:
-            self.driver.open(ordinal)
-            self._gpu = CudaGpu(**probe.describe(ordinal))
+            self.driver.open(number)
+            self._gpu = listed_gpu(probe.describe(number))
         except (self.driver.error, OSError) as error:
             raise BackendUnavailable(
-                f"CUDA device {ordinal} cannot be opened: {error}. Check nvidia-smi, "
+                f"CUDA device {number} cannot be opened: {error}. Check nvidia-smi, "
                 "and whether another process holds the device exclusively"
             ) from error
         if gpu is not None and self._gpu.uuid != gpu.uuid:
             raise BackendUnavailable(
-                f"CUDA device {ordinal} was {gpu}, but now is {self._gpu.uuid}: "
+                f"CUDA device {number} was {gpu}, but now is {self._gpu.uuid}: "
                 "CUDA_VISIBLE_DEVICES or the machine has changed. Run the same command again"
             )
         self._stream = self._open_stream()

@@ -12,18 +12,15 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from harness.core.errors import BackendUnavailable
 from harness.measure.cuda import probe
 from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.pycuda import PyCudaDriver
 from harness.measure.device import Compiler
-
-MIG = "MIG-"
-"""How the UUID of an instance of a divided GPU begins."""
+from harness.measure.listed_device import CUDA, ListedDevice
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -38,46 +35,7 @@ CudaDriver = BindingsDriver | PyCudaDriver
 _DRIVERS: dict[str, type[CudaDriver]] = {PYCUDA: PyCudaDriver, BINDINGS: BindingsDriver}
 
 
-@dataclass(frozen=True)
-class CudaGpu:
-    """A GPU as CUDA numbers it, which CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER change."""
-
-    ordinal: int
-    name: str
-    uuid: str
-    bus_id: str
-    arch: str
-    memory_bytes: int
-    is_gpu: ClassVar = True
-    group: ClassVar = "cuda"
-    """What the devices that `all` names have in common."""
-
-    @property
-    def index(self) -> str:
-        """The number by which `--device` names it."""
-        return str(self.ordinal)
-
-    @property
-    def kind(self) -> tuple[str, str, int]:
-        """What equal devices have in common."""
-        return self.name, self.arch, round(self.memory_bytes / 2**30)
-
-    @property
-    def identity(self) -> str:
-        """What distinguishes it from all devices of this machine, with OpenCL as well."""
-        return self.instance or self.bus_id.upper()
-
-    @property
-    def instance(self) -> str:
-        """The UUID of an instance of a divided GPU (MIG); empty for a whole GPU."""
-        return self.uuid if self.uuid.startswith(MIG) else ""
-
-    def __str__(self) -> str:
-        memory = f"{self.memory_bytes / 2**30:.1f} GiB"
-        return ", ".join((self.name, self.arch, memory, self.bus_id, self.uuid))
-
-
-def list_gpus() -> tuple[CudaGpu, ...]:
+def list_gpus() -> tuple[ListedDevice, ...]:
     """Ask another process for this machine's GPUs, in the driver's order.
 
     Raises BackendUnavailable where the driver reports an error or no device.
@@ -99,10 +57,15 @@ def list_gpus() -> tuple[CudaGpu, ...]:
             "whether this user may read and write /dev/nvidia*"
         )
         raise BackendUnavailable(f"the NVIDIA driver offers no GPU: {reason}. {cure}")
-    return tuple(CudaGpu(**device) for device in answer["devices"])
+    return tuple(listed_gpu(facts) for facts in answer["devices"])
 
 
-def usable_gpus() -> tuple[CudaGpu, ...]:
+def listed_gpu(facts: dict[str, Any]) -> ListedDevice:
+    """Return the record of a GPU that `probe` describes."""
+    return ListedDevice(CUDA, is_gpu=True, **facts)
+
+
+def usable_gpus() -> tuple[ListedDevice, ...]:
     """Return this machine's GPUs; raises BackendUnavailable, with the next step, where CUDA kernels
     cannot run here."""
     require_driver()

@@ -12,14 +12,18 @@ import importlib
 import json
 import os
 import re
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import BackendUnavailable, BuildFailed
+from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.files import cache_folder
+from harness.core.machine import end_with_parent, libc
 from harness.core.program import Program
+from harness.core.text import signal_name
 from harness.measure.cuda.binary import (
     SOURCE_NAME,
     CudaCompiler,
@@ -27,7 +31,6 @@ from harness.measure.cuda.binary import (
     readable_log,
     why_untracked,
 )
-from harness.measure.process.child import ForkLost, run_forked
 from harness.source.kernel_source import included_texts
 
 COMPILE_TIMEOUT_S = 120.0
@@ -113,11 +116,7 @@ class Nvrtc(CudaCompiler):
         """
         timeout_s = timeout_s or COMPILE_TIMEOUT_S
         words = [option.encode() for option in (*options, *self._always)]
-        try:
-            answer = run_forked(partial(self._build, text.encode(), words, kind), timeout_s)
-        except ForkLost as lost:
-            advice = "; `compiler: {nvcc: {build_timeout_s: SECONDS}}` gives it more, with --fresh"
-            raise BuildFailed(f"NVRTC {lost}{advice if lost.is_late else ''}") from None
+        answer = run_forked(partial(self._build, text.encode(), words, kind), timeout_s)
         head, _, output = answer.partition(b"\n")
         status, log = json.loads(head)
         if status != "NVRTC_SUCCESS":
@@ -207,6 +206,61 @@ class Nvrtc(CudaCompiler):
             with contextlib.suppress(ChildProcessError):
                 folders.append(find(name))
         return tuple(dict.fromkeys(Path(folder) for folder in folders if folder))
+
+
+def run_forked(build: Callable[[], bytes], timeout_s: float) -> bytes:
+    """Return what a function returns in a child of this process.
+
+    The child has what the process has, but of its threads only the one that calls, so that the
+    function may not need another one. It ends with this thread. Raises BuildFailed where the child
+    crashes, hangs, or the function raises, and UsageError where the system has no process left.
+    """
+    libc()  # here, since the child should load nothing
+    is_late = False
+    content = b""
+    status = 0
+    ours, theirs = Pipe(duplex=False)
+    with ours:
+        with theirs:
+            child = _forked(build, theirs)
+        try:
+            is_late = not ours.poll(timeout_s)
+            if not is_late:
+                content = ours.recv_bytes()
+        except EOFError:
+            pass  # it has ended
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):  # who started this ignores SIGCHLD
+                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if is_late:
+        advice = "`compiler: {nvcc: {build_timeout_s: SECONDS}}` gives it more, with --fresh"
+        raise BuildFailed(f"NVRTC did not finish within {timeout_s:g} s and was killed; {advice}")
+    if content:
+        return content
+    if status < 0:
+        raise BuildFailed(f"NVRTC crashed ({signal_name(-status)})")
+    how = f"with status {status}" if status else "without a result"
+    raise BuildFailed(f"NVRTC ended {how}")
+
+
+def _forked(build: Callable[[], bytes], answer: Connection) -> int:
+    """Start a copy of this process, which sends what a function returns; return its number."""
+    parent = os.getpid()
+    try:
+        child = os.fork()
+    except OSError as error:
+        text = f"a process cannot be started: {error.strerror}; see `ulimit -u`, and free memory"
+        raise UsageError(text) from None
+    if child == 0:
+        try:
+            end_with_parent(parent)
+            answer.send_bytes(build())
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child
 
 
 def _failure(status: str, log: str) -> str:

@@ -61,18 +61,18 @@ def cuda_version() -> int:
     return int(_ask("cuDriverGetVersion", ctypes.c_int()))
 
 
-def describe(ordinal: int) -> dict[str, Any]:
+def describe(number: int) -> dict[str, Any]:
     """Describe a device; the driver must have been initialised in this process.
 
     Raises OSError where the driver fails.
     """
-    device = _ask("cuDeviceGet", ctypes.c_int(), ordinal)
+    device = _ask("cuDeviceGet", ctypes.c_int(), number)
     major, minor = (
         _ask("cuDeviceGetAttribute", ctypes.c_int(), attribute, device)
         for attribute in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR)
     )
     return {
-        "ordinal": ordinal,
+        "number": number,
         "name": _text("cuDeviceGetName", device),
         "uuid": _uuid(device),
         "bus_id": _text("cuDeviceGetPCIBusId", device),

@@ -45,7 +45,7 @@ from harness.measure.kernels.data import (
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel, why_any_astray
 from harness.measure.nvml import Sensors, open_sensors, other_processes
 from harness.measure.process.child import Child, ChildLost
-from harness.measure.process.locks import locked
+from harness.measure.process.device_lock import locked
 from harness.measure.trial.occasions import DATA_SETS, SEARCH_SEED, Block
 from harness.measure.trial.verify import Tolerance
 

@@ -11,16 +11,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 
-from harness.core.cache import Cache, content_key
-from harness.core.errors import (
-    BackendUnavailable,
-    BuildFailed,
-    ExpressionError,
-    HostModuleError,
-    LaunchFailed,
-)
+from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
 from harness.core.machine import spare_cores, usable_cores
 from harness.core.observations import OUTPUT_BITS, UNCLAIMED
 from harness.core.program import Binary, Launch, Program
@@ -37,7 +30,7 @@ from harness.measure.energy import DEADLINE, ENERGY_S
 from harness.measure.flags import fitted_to_backend
 from harness.measure.kernels.data import KernelJob, Twin
 from harness.measure.kernels.device_process import DeviceClient, DeviceWorker, Together
-from harness.measure.kernels.peak import Amounts, floor_s, measure_peak, rates
+from harness.measure.kernels.peak import Amounts, floor_s, rates
 from harness.measure.measurer import LocalMeasurer
 from harness.measure.nvml import energy_notices
 from harness.measure.process.child import ChildLost
@@ -121,9 +114,12 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             builds_disturb=disturb,
             defaults=defaults,
         )
+        self.peak: Amounts = {}
+        """What the device does at most; nothing where that is not known."""
         self._is_tried = False
         self._tolerance = Tolerance(spec.verify.rtol, spec.verify.atol)
-        self._looked_s: dict[Input, float] = {}  # how long weak tests were looked for
+        self._looked_s = 0.0  # how long weak tests were looked for
+        self._weak: list[str] = []
         self._floor_s = FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S
         self._times: dict[tuple[Input, Config], float] = {}
         self._believed: set[tuple[Input, Config]] = set()  # of times that are too good, otherwise
@@ -160,8 +156,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         if not self._is_tried and not self._backend.is_gpu and measured.outcome in _BROKEN:
             self._device.require_working()
         self._is_tried = True
-        if measured.outcome is Outcome.OK:
-            self._look_for_weak_tests(problem)
         return measured
 
     def _completed(self, measured: Measurement) -> Measurement:
@@ -169,37 +163,26 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         measured = replace(measured, data_sha256=self._device.digests.get(measured.input))
         if measured.timing is None or self._spec.work is None:
             return measured
-        made = rates(self._spec.work.of(measured.input), self._peak, measured.time_s)
+        made = rates(self._spec.work.of(measured.input), self.peak, measured.time_s)
         return replace(measured, observed={**measured.observed, **made})
 
-    @cached_property
-    def _peak(self) -> Amounts:
-        """What the device does at most, measured once and kept; nothing where that fails."""
-        opened, is_gpu = self._opened_for_peak, self._backend.is_gpu
-        key = content_key("peak", self.environment.fingerprint)
-        try:
-            return Cache.of_user().recall(key, lambda: measure_peak(opened, is_gpu))
-        except (BackendUnavailable, HostModuleError, LaunchFailed) as error:
-            self.notices += (f"The device's peak is not known: {error}.",)
-            return {}
-
-    def _opened_for_peak(self, spec: Spec) -> KernelMeasurer:
-        return KernelMeasurer(spec, self._backend, self, equal=self)
-
-    def _look_for_weak_tests(self, problem: Input) -> None:
-        """Note what verification would let pass on an input, each weakness once."""
-        looked_s = sum(self._looked_s.values())
-        if problem in self._looked_s or looked_s > _WEAK_TESTS_S:
-            return
-        began_s, method, weaknesses = time.perf_counter(), DeviceWorker.weak_tests, list[str]()
+    def weak_tests(self, problem: Input) -> list[str]:
+        if self._looked_s > _WEAK_TESTS_S:
+            return []
+        began_s = time.perf_counter()
+        weaknesses: list[str] = []
         with suppress(ChildLost, LaunchFailed, HostModuleError):
             weaknesses = self._device.run(
-                problem, method, problem, self._tolerance, timeout_s=_WEAK_TIMEOUT_S
+                problem,
+                DeviceWorker.weak_tests,
+                problem,
+                self._tolerance,
+                timeout_s=_WEAK_TIMEOUT_S,
             )
-        self._looked_s[problem] = time.perf_counter() - began_s
-        for text in weaknesses:
-            if not any(notice.endswith(f": {text}.") for notice in self.notices):
-                self.notices += (f"verify is weak on {problem}: {text}.",)
+        self._looked_s += time.perf_counter() - began_s
+        new = [text for text in weaknesses if text not in self._weak]
+        self._weak += new
+        return new
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""
@@ -383,7 +366,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         if (job.input, job.config) in self._believed:
             return None
         default_s, work = self._times.get((job.input, default)), self._spec.work
-        work_s = 0.0 if work is None else floor_s(work.of(job.input), self._peak)
+        work_s = 0.0 if work is None else floor_s(work.of(job.input), self.peak)
         return why_too_good(measured.time_s, default_s, self._floor_s, work_s)
 
     def _measured_again(self, space: Space, job: KernelJob, reason: str) -> Measurement:

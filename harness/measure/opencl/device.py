@@ -26,9 +26,9 @@ from harness.core.records import (
 )
 from harness.core.text import command_line, format_time
 from harness.measure.device import Device
+from harness.measure.listed_device import ListedDevice
 from harness.measure.opencl.driver import (
     POCL,
-    DeviceName,
     build_program,
     cpu_parts,
     device_of,
@@ -62,12 +62,12 @@ class OpenClDevice(Device):
     launch, so that they hold no work of the host: nothing must hold the device back, as with CUDA.
     """
 
-    def __init__(self, name: DeviceName, cache: str = WARM) -> None:
+    def __init__(self, listed: ListedDevice, cache: str = WARM) -> None:
         """`cache` is WARM or COLD, what runs find in the device's caches."""
         self._cl = cl = load_pyopencl()
         super().__init__(cl.Error, "queue", cache)
-        self._name = name
-        self._device = device_of(cl, name)
+        self._listed = listed
+        self._device = device_of(cl, listed)
         self._context = cl.Context([self._device])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         self._queue = cl.CommandQueue(self._context, properties=profiling)
@@ -91,7 +91,7 @@ class OpenClDevice(Device):
 
     def _which(self) -> dict[str, str]:
         """Return the note of which of several devices of one name this is."""
-        one_of_several = self._name.bus_id or (self._name.index if cpu_parts() > 1 else "")
+        one_of_several = self._listed.bus_id or (self._listed.index if cpu_parts() > 1 else "")
         return {DEVICE_UUID: one_of_several} if one_of_several else {}
 
     def _unpinned(self) -> str:

@@ -13,15 +13,14 @@ import re
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.files import cache_folder
 from harness.core.program import Binary, Program
 from harness.core.records import Build
-from harness.core.text import counted
-from harness.measure.builds import require_obeyed
+from harness.measure.builds.messages import require_obeyed
+from harness.measure.listed_device import OPENCL, ListedDevice
 from harness.measure.opencl.pocl_cpu import name_processor
 
 _INSTALL = 'pip install "pyopencl[pocl]" installs it with PoCL, which runs kernels on the CPU'
@@ -57,75 +56,34 @@ def load_pyopencl() -> Any:
     return pyopencl
 
 
-@dataclass(frozen=True)
-class DeviceName:
-    """An OpenCL device: its platform, its number there, and its name.
-
-    `platform_number` counts the platforms. `bus_id` is empty where the driver does not say it.
-    """
-
-    platform: str
-    number: int
-    name: str
-    is_gpu: bool
-    platform_number: int = 0
-    units: int = 0
-    memory_bytes: int = 0
-    bus_id: str = ""
-    uuid: ClassVar[str] = ""
-    instance: ClassVar[str] = ""
-
-    @property
-    def index(self) -> str:
-        """The numbers by which `--device` names it."""
-        return f"{self.platform_number}:{self.number}"
-
-    @property
-    def identity(self) -> str:
-        """What distinguishes it from all devices of this machine, with CUDA as well."""
-        return self.bus_id or f"{self.platform} {self.number}"
-
-    @property
-    def group(self) -> tuple[object, ...]:
-        """What the devices that `all` names have in common."""
-        return self.platform_number, self.is_gpu
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """What equal devices have in common."""
-        memory_gib = round(self.memory_bytes / 2**30) if self.is_gpu else 0  # PoCL's changes
-        return self.platform_number, self.name, self.units, memory_gib
-
-    def __str__(self) -> str:
-        size = f"{counted(self.units, 'compute unit')}, {self.memory_bytes / 2**30:.1f} GiB"
-        return ", ".join(filter(None, (self.name, size, self.bus_id, self.platform)))
-
-
-def usable_devices() -> list[DeviceName]:
+def usable_devices() -> list[ListedDevice]:
     """Return all OpenCL devices: GPUs first, and PoCL first among CPUs, whatever else is installed.
 
     Raises BackendUnavailable where there is none.
     """
-    cl, platforms = load_pyopencl(), list[Any]()
+    cl = load_pyopencl()
+    platforms: list[Any] = []
     with contextlib.suppress(cl.Error):
         platforms = cl.get_platforms()
-    names = [
-        DeviceName(
-            platform=platform.name,
-            number=number,
-            name=device.name.strip(),
-            is_gpu=bool(device.type & cl.device_type.GPU),
-            platform_number=platform_number,
-            units=device.max_compute_units,
-            memory_bytes=device.global_mem_size,
-            bus_id=_bus_id(cl, device),
-        )
-        for platform_number, platform in enumerate(platforms)
-        for number, device in enumerate(_devices_of(cl, platform))
-    ]
-    if not names:
+    devices: list[ListedDevice] = []
+    for platform_number, platform in enumerate(platforms):
+        for number, device in enumerate(_devices_of(cl, platform)):
+            devices.append(
+                ListedDevice(
+                    interface=OPENCL,
+                    number=number,
+                    name=device.name.strip(),
+                    is_gpu=bool(device.type & cl.device_type.GPU),
+                    platform_number=platform_number,
+                    platform=platform.name,
+                    units=device.max_compute_units,
+                    memory_bytes=device.global_mem_size,
+                    bus_id=_bus_id(cl, device),
+                )
+            )
+    if not devices:
         raise BackendUnavailable(f"PyOpenCL is here, but there is no OpenCL device; {_INSTALL}")
-    return sorted(names, key=lambda device: (not device.is_gpu, device.platform.strip() != POCL))
+    return sorted(devices, key=lambda device: (not device.is_gpu, device.platform.strip() != POCL))
 
 
 def cpu_parts() -> int:
@@ -178,14 +136,14 @@ def _bus_id(cl: Any, device: Any) -> str:
         return ""
 
 
-def device_of(cl: Any, name: DeviceName) -> Any:
+def device_of(cl: Any, listed: ListedDevice) -> Any:
     """Return PyOpenCL's device; raises BackendUnavailable where its platform is gone."""
-    platform = next(iter(cl.get_platforms()[name.platform_number :]), None)
-    if platform is None or platform.name != name.platform:
+    platform = next(iter(cl.get_platforms()[listed.platform_number :]), None)
+    if platform is None or platform.name != listed.platform:
         raise BackendUnavailable(
-            f"the OpenCL platform {name.platform} is gone; run the command again"
+            f"the OpenCL platform {listed.platform} is gone; run the command again"
         )
-    return _devices_of(cl, platform)[name.number]
+    return _devices_of(cl, platform)[listed.number]
 
 
 class OpenClCompiler:
@@ -198,9 +156,9 @@ class OpenClCompiler:
 
     arch = None
 
-    def __init__(self, name: DeviceName) -> None:
+    def __init__(self, listed: ListedDevice) -> None:
         self._cl = load_pyopencl()
-        self._device = device_of(self._cl, name)
+        self._device = device_of(self._cl, listed)
         self._context = self._cl.Context([self._device])
         self._keeps_source = "PoCL" in self._device.platform.version
 

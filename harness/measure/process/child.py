@@ -1,8 +1,7 @@
 """A process with one worker, whose methods are called from here, each with a deadline.
 
 The process may hang, crash or be killed: then the call raises ChildLost, and the next one starts a
-new process. It ends with this process, however this one ends. One function may run in a copy of
-this process as well, by `run_forked`.
+new process. It ends with this process, however this one ends.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import IO, TypeVar
 
 from harness.core.errors import UsageError
-from harness.core.machine import end_with_parent, libc
+from harness.core.machine import end_with_parent
 from harness.core.text import signal_name
-from harness.measure.process.locks import no_room, run_folder
+from harness.measure.process.run_folder import no_room, run_folder
 
 T = TypeVar("T")
 
@@ -262,63 +261,3 @@ def _is_chance(code: int) -> bool:
 def is_from_outside(number: int) -> bool:
     """Say whether others end processes by a signal, as the system does when memory runs out."""
     return signal_name(number) in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
-
-
-class ForkLost(Exception):
-    """A child ended without a result; the message says how.
-
-    `is_late` means that it exceeded its deadline.
-    """
-
-    def __init__(self, message: str, is_late: bool = False) -> None:
-        super().__init__(message)
-        self.is_late = is_late
-
-
-def run_forked(function: Callable[[], bytes], timeout_s: float) -> bytes:
-    """Return what a function returns in a child of this process.
-
-    The child holds what the process holds, but of its threads only the one that calls, so that the
-    function may not need another one. It ends with this thread. Raises ForkLost where the child
-    crashes, hangs, or the function raises, and UsageError where the system has no process left.
-    """
-    libc()  # here, since the child should load nothing
-    is_late, content, status = False, b"", 0
-    ours, theirs = Pipe(duplex=False)
-    with ours:
-        with theirs:
-            child = _forked(function, theirs)
-        try:
-            is_late = not ours.poll(timeout_s)
-            content = b"" if is_late else ours.recv_bytes()
-        except EOFError:
-            pass  # it has ended
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):  # who started this ignores SIGCHLD
-                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if is_late:
-        raise ForkLost(f"did not finish within {timeout_s:g} s and was killed", is_late=True)
-    if content:
-        return content
-    crashed, ended = f"crashed ({signal_name(-status)})", f"ended with status {status}"
-    raise ForkLost(crashed if status < 0 else ended if status else "ended without a result")
-
-
-def _forked(function: Callable[[], bytes], answer: Connection) -> int:
-    """Start a copy of this process, which sends what a function returns; return its number."""
-    parent = os.getpid()
-    try:
-        child = os.fork()
-    except OSError as error:
-        text = f"a process cannot be started: {error.strerror}; see `ulimit -u`, and free memory"
-        raise UsageError(text) from None
-    if child == 0:
-        try:
-            end_with_parent(parent)
-            answer.send_bytes(function())
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return child

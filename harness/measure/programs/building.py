@@ -21,7 +21,8 @@ from harness.core.machine import find_program, notes, processor, usable_cores
 from harness.core.program import Binary, FlagFile, with_marks, with_paths
 from harness.core.records import Build, Config, DeviceLimits, Environment, Input
 from harness.core.text import command_line
-from harness.measure.builds import executed_sha256, require_obeyed
+from harness.measure.builds.elf import executed_sha256
+from harness.measure.builds.messages import require_obeyed
 from harness.measure.programs.sandbox import (
     STDERR,
     STDOUT,

@@ -23,7 +23,7 @@ from harness.measure.measurer import LocalMeasurer
 from harness.measure.nvml import energy_notices
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.programs.building import CommandBuild, backend_of, command_build
-from harness.measure.programs.runner import ProgramJob, ProgramWorker, Reference
+from harness.measure.programs.runner import ProgramJob, ProgramWorker
 from harness.measure.trial.occasions import Block, unclaimed
 from harness.space import Space
 from harness.space_file import Spec
@@ -69,7 +69,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             compiler=backend.compiler,
             builds_disturb=True,
         )
-        self._references: dict[Input, Reference] = {}
+        self._references: dict[Input, bytes] = {}
 
     def fitted(self, spec: Spec) -> Spec:
         return fitted_to_program(spec)
@@ -100,13 +100,13 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
     # ---------------------------------------------------------------------------- the baseline
 
-    def _reference(self, space: Space, problem: Input) -> Reference:
-        """Return the result of the default on an input; raises HostModuleError."""
+    def _reference(self, space: Space, problem: Input) -> bytes:
+        """Return the output of the default on an input; raises HostModuleError."""
         if problem not in self._references:
             self._references[problem] = self._take_reference(space, problem)
         return self._references[problem]
 
-    def _take_reference(self, space: Space, problem: Input) -> Reference:
+    def _take_reference(self, space: Space, problem: Input) -> bytes:
         default = space.canonical(space.default)
         binary = self.build(space, default, problem)
         if isinstance(binary, Measurement):
@@ -136,9 +136,8 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         binary = self.build(space, config, problem)
         if isinstance(binary, Measurement):
             return binary
-        is_default = config == space.canonical(space.default)
         job = self._job_of(problem, config, binary)
-        return dataclasses.replace(job, reference=reference, is_default=is_default, best_s=best_s)
+        return dataclasses.replace(job, reference=reference, best_s=best_s)
 
     def _job_of(self, problem: Input, config: Config, binary: Binary) -> ProgramJob:
         """Return what the runs of a reference need."""

@@ -176,18 +176,6 @@ class Expected:
         else:
             self._check_numbers(found, np.dtype(self.verify.dtype))
 
-    def has_shape_of(self, found: bytes) -> bool:
-        """Say whether an output has the same words, numbers apart; if binary, as many bytes."""
-        if self.verify.dtype is not None:
-            return len(found) == len(self.content)
-        here, there = self._plain(found), self._plain(self.content)
-        return _words(here) == _words(there)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to compare."""
-        return not (self.content if self.verify.dtype else self._plain(self.content).strip())
-
     def _plain(self, content: bytes) -> str:
         """Return the text without its time and without the ignored lines."""
         text = _without_time(content.decode(errors="replace"), self.time, self.verify.output)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import secrets
 import shutil
 import statistics
@@ -20,7 +19,7 @@ from harness.core.modules import ImportsApart
 from harness.core.observations import UNTIMED
 from harness.core.records import Environment, Measurement, Outcome
 from harness.measure.process.child import is_from_outside
-from harness.measure.process.locks import require_room
+from harness.measure.process.run_folder import require_room
 from harness.measure.programs.building import (
     CommandBackend,
     home_advice,
@@ -43,7 +42,7 @@ from harness.measure.programs.sandbox import (
     end_programs_when_terminated,
 )
 from harness.measure.trial import trial
-from harness.measure.trial.occasions import Block, why_too_fast
+from harness.measure.trial.occasions import Block
 from harness.measure.trial.trial import Job, RunFailed, outcome_of
 from harness.space_file import ProgramPlan
 from harness.space_file.program import SEED_MARK
@@ -52,26 +51,14 @@ _CLOCKS_APART = 1.05
 _CLOCKS_APART_S = 1e-3
 
 
-@dataclass(frozen=True)
-class Reference:
-    """The default's result on an input: its output and its time, whether it writes words at all,
-    and whether it wrote the same words twice."""
-
-    output: bytes
-    time_s: float
-    has_words: bool
-    has_same_shape: bool
-
-
 @dataclass(frozen=True, kw_only=True)
 class ProgramJob(Job):
-    """What the measurement of a program needs; the first runs of the default, which take it, have
-    no `reference`."""
+    """What the measurement of a program needs; the first runs of the default, which take its output
+    as the `reference`, have none."""
 
     plan: ProgramPlan
     timeout_s: float
-    reference: Reference | None = None
-    is_default: bool = True
+    reference: bytes | None = None
 
 
 class _OneRun(NamedTuple):
@@ -94,7 +81,6 @@ class _ProgramRunner:
 
     def __init__(self, job: ProgramJob, folder: Path) -> None:
         self.job = job
-        self._has_other_shape = False
         self.host_read = ()
         self.wall_s = 0.0  # of its own runs: other configurations may be interleaved with it
         self._plan = plan = job.plan
@@ -105,15 +91,11 @@ class _ProgramRunner:
         self._words, self._variables = plan.run_words(values), plan.variables(values)
         self._checker = None if plan.host is None else Checker(plan.host)
         self._expected: Expected | None = None
-        self._shape: Expected | None = None  # its words alone are compared
-        file, against = plan.expected_file(job.input), plan.verify.against
+        file = plan.expected_file(job.input)
         if file is not None:
             self._expected = Expected(file.read_bytes(), plan.verify, plan.model.time)
-        elif job.reference is not None and against == "baseline":
-            self._expected = Expected(job.reference.output, plan.verify, plan.model.time)
-        elif job.reference is not None and against == "nothing" and not job.is_default:
-            # The default itself seems fast where the machine was busy when it was taken.
-            self._shape = Expected(job.reference.output, plan.verify, plan.model.time)
+        elif job.reference is not None and plan.verify.against == "baseline":
+            self._expected = Expected(job.reference, plan.verify, plan.model.time)
 
     def prepare(self) -> Iterator[float]:
         """Make the warm-up runs, which are verified like all others."""
@@ -156,23 +138,6 @@ class _ProgramRunner:
         """Return the processor time, that of the process where the program measures itself, and
         the processes that it left running where there are any."""
         return self._observed
-
-    def judged(self, measured: Measurement) -> Measurement:
-        """Return a measurement of this runner; without its time where nothing verifies the output,
-        and the program seems to have ended early: it must at least write what the default writes,
-        numbers apart."""
-        reference = self.job.reference
-        if reference is None or self._shape is None or measured.outcome is not Outcome.OK:
-            return measured
-        if self._has_other_shape and reference.has_same_shape:
-            return _without_time(
-                measured, "it does not write what the default writes, as if it had ended early"
-            )
-        too_fast = why_too_fast(measured.time_s, reference.time_s)
-        if too_fast is None or reference.has_words:
-            return measured
-        reason = f"{too_fast}, and since the default writes nothing, it may have ended early"
-        return _without_time(measured, f"{reason}; verify an output")
 
     def run_once(self, keeps_output: bool = False) -> _OneRun:
         """Run and verify once; return the output as well where it `keeps_output`.
@@ -260,9 +225,8 @@ class _ProgramRunner:
 
     def _verify(self, written: Written, seed: int) -> None:
         """Compare and check what a run wrote; raise WrongOutput."""
-        name = self._plan.verify.output
         if self._expected is not None:
-            self._expected.check(written.content(name))
+            self._expected.check(written.content(self._plan.verify.output))
         if self._checker is not None:
             run = ProgramRun(
                 features=dict(self.job.input),
@@ -273,8 +237,6 @@ class _ProgramRunner:
                 seed=seed,
             )
             self._checker.check(run)
-        if self._shape is not None and not self._shape.has_shape_of(written.content(name)):
-            self._has_other_shape = True
 
     def _time_s(self, written: Written, result: CommandResult) -> float:
         if self._plan.model.time is None:
@@ -286,12 +248,6 @@ class _ProgramRunner:
                 f"`unit: {self._plan.model.time.unit}` of program.time right?"
             )
         return time_s
-
-
-def _without_time(measured: Measurement, reason: str) -> Measurement:
-    """Return a measurement whose time does not count, and why."""
-    message = f"its time does not count: {reason}"
-    return dataclasses.replace(measured, outcome=Outcome.IMPLAUSIBLE, timing=None, message=message)
 
 
 def _last_words(written: Written) -> str:
@@ -314,7 +270,7 @@ class ProgramWorker:
     def run(self, job: ProgramJob) -> Measurement:
         """Measure one configuration by itself; raises HostModuleError."""
         with self._opened(job) as runner:
-            return runner.judged(trial.measure(runner))
+            return trial.measure(runner)
 
     def run_interleaved(self, jobs: Sequence[ProgramJob], block: Block) -> list[Measurement]:
         """Measure several configurations, one sample of each per round; each has its own deadline.
@@ -323,11 +279,10 @@ class ProgramWorker:
         """
         with ExitStack() as stack:
             runners = [stack.enter_context(self._opened(job)) for job in jobs]
-            measured = trial.measure_interleaved(runners, block.rounds, block.order)
-            return [runner.judged(m) for runner, m in zip(runners, measured, strict=True)]
+            return trial.measure_interleaved(runners, block.rounds, block.order)
 
-    def take_reference(self, job: ProgramJob) -> Reference:
-        """Run the default configuration twice; other outputs are compared with the first.
+    def take_reference(self, job: ProgramJob) -> bytes:
+        """Run the default configuration twice; return its first output.
 
         Raises HostModuleError where a run fails, or where the second output differs though all
         outputs must equal the first.
@@ -342,21 +297,15 @@ class ProgramWorker:
                 f"{default} does not work, so that no other can be compared with it: "
                 f"{outcome_of(error)}: {error}{home}"
             ) from None
-        expected = Expected(first.output, plan.verify, plan.model.time)
         if plan.verify.against == "baseline":
             try:
-                expected.check(second.output)
+                Expected(first.output, plan.verify, plan.model.time).check(second.output)
             except WrongOutput as error:
                 raise HostModuleError(
                     f"{default} does not write the same twice: {error}; leave lines that change "
                     "out with verify.ignore, or set verify.rtol or verify.atol"
                 ) from None
-        return Reference(
-            output=first.output,
-            time_s=min(first.time_s, second.time_s),
-            has_words=not expected.is_empty,
-            has_same_shape=expected.has_shape_of(second.output),
-        )
+        return first.output
 
     @contextmanager
     def _opened(self, job: ProgramJob) -> Iterator[_ProgramRunner]:

@@ -16,8 +16,8 @@ from harness.core.program import PYTHON, Binary, Program
 from harness.core.records import Build
 from harness.measure.cuda import gpus
 from harness.measure.device import Compiler, Device
-from harness.measure.devices import AUTO, Backend, ListedDevice
-from harness.measure.opencl.driver import POCL, DeviceName
+from harness.measure.devices import AUTO, Backend
+from harness.measure.listed_device import ListedDevice
 from harness.measure.python.device import CallingCpu, CallingGpu
 from harness.space_file import Spec
 
@@ -38,13 +38,6 @@ _ON_GPU = ("torch", "warp", "cupy")
 
 _OPTIONAL = ("triton",)
 """What torch compiles with where it is installed."""
-
-
-class _Processor(DeviceName):
-    """The CPU. Its lock is that of PoCL: only one of the two computes at a time."""
-
-    def __str__(self) -> str:
-        return f"{self.name}, {self.units} cores"
 
 
 class _PythonCompiler:
@@ -78,7 +71,7 @@ class _PythonBackend(Backend):
 
     def open_device(self) -> Device:
         """Open the device in this process; it imports the framework where it needs it."""
-        if isinstance(self.device, gpus.CudaGpu):
+        if self.device is not None and self.device.is_gpu:
             return CallingGpu(self.framework, self.cache, self.device)
         return CallingCpu(self.framework, self.cache)
 
@@ -114,7 +107,7 @@ def python_backend(spec: Spec, requested: str, devices: Sequence[str] = ()) -> B
         )
     require_framework(spec)
     why = f"the space tunes a Python callable of {framework}"
-    device: ListedDevice = _Processor(POCL, 0, processor(), is_gpu=False, units=usable_cores())
+    device = ListedDevice(PYTHON, 0, processor(), is_gpu=False, units=usable_cores())
     if framework in _ON_GPU:
         try:
             device = gpus.usable_gpus()[0]

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from harness.core.errors import BuildFailed
 from harness.core.program import PYTHON, Binary
 from harness.core.records import Config, Input
-from harness.measure.devices import backend_of
 from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.process.child import ChildLost
 from harness.space import Space
 from harness.space.constrained import make_program
-from harness.space_file import Spec
 
 
 class CallableMeasurer(KernelMeasurer):
@@ -22,14 +19,6 @@ class CallableMeasurer(KernelMeasurer):
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start nothing: a build would disturb what the process that owns the device measures."""
-
-    def _opened_for_peak(self, spec: Spec) -> KernelMeasurer:
-        """Return a measurer of CUDA's or OpenCL's kernels on the same device."""
-        device = self._backend.device
-        assert device is not None, "a framework computes somewhere"
-        backend = backend_of(device)
-        cache, clock = self._backend.cache, self._backend.clock
-        return KernelMeasurer(spec, replace(backend, cache=cache, clock=clock, is_locked=True))
 
     def _binary(self, space: Space, config: Config, problem: Input) -> Binary:
         """Return a build that ends with a first call, which may take as long as a run."""

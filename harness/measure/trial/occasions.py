@@ -155,13 +155,6 @@ _TOLERATED_SLOWDOWN = 2.0
 _LEAST_EXTRA = 0.08  # of a time: the least of a few runs scatters by that
 
 
-def why_too_fast(time_s: float, default_s: float) -> str | None:
-    """Return why a time is implausible beside the default's; None where it is plausible."""
-    ratio = default_s / time_s
-    times = format_factor(ratio)
-    return f"it is {times} times as fast as the default" if ratio > MAX_SPEEDUP else None
-
-
 def why_too_good(
     time_s: float, default_s: float | None, floor_s: float, work_s: float = 0.0
 ) -> str | None:
@@ -170,7 +163,9 @@ def why_too_good(
     No launch takes less than `floor_s`, and no work from memory less than `work_s`, unless the
     default does as well: its data may lie in a cache.
     """
-    reason = None if default_s is None else why_too_fast(time_s, default_s)
+    reason = None
+    if default_s is not None and default_s / time_s > MAX_SPEEDUP:
+        reason = f"it is {format_factor(default_s / time_s)} times as fast as the default"
     floors = (floor_s, "any launch takes"), (work_s, "its work takes at the device's peak")
     for least_s, what in floors:
         if not reason and time_s < least_s and not (default_s is not None and default_s < least_s):
