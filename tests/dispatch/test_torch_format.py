@@ -1,8 +1,9 @@
-"""Operators of PyTorch with a dispatcher inside, on the CPU."""
+"""Operators of PyTorch with a dispatcher inside, on the CPU. PyTorch reads the annotations."""
 
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def product(written):
         "harness_test::product",
         features=lambda matrix, vector: {"m": matrix.shape[0], "n": matrix.shape[1]},
     )
-    def product(chosen, matrix, vector):
+    def product(chosen: Any, matrix: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
         return (matrix @ vector) * chosen.config["LU"] * chosen.config["THRD"]
 
     product.register_fake(lambda matrix, vector: matrix.new_empty(matrix.shape[0]))
@@ -66,7 +67,7 @@ def test_operators_follow_the_rules_of_pytorch(written, product):
     torch.library.opcheck(product, inputs(64, 32))
 
     @written.operator("harness_test::scaled", mutates_args=("y",))
-    def scaled(chosen, y, m, n=32):
+    def scaled(chosen: Any, y: torch.Tensor, m: int, n: int = 32) -> None:
         y.mul_(chosen.config["THRD"])
 
     torch.library.opcheck(scaled, (torch.ones(4), 64))
@@ -76,7 +77,9 @@ def test_operators_follow_the_rules_of_pytorch(written, product):
 
 def test_kernel_of_the_dispatcher_runs_on_tensors(written):
     @written.operator("harness_test::mvmul", mutates_args=("y",))
-    def mvmul(chosen, matrix, vector, y, m, n):
+    def mvmul(
+        chosen: Any, matrix: torch.Tensor, vector: torch.Tensor, y: torch.Tensor, m: int, n: int
+    ) -> None:
         chosen.launch(matrix, vector, y, np.int32(m), np.int32(n))
 
     @torch.compile(backend="aot_eager", fullgraph=True)
@@ -95,7 +98,9 @@ def test_kernel_of_the_dispatcher_runs_on_tensors(written):
 
 def test_each_call_of_an_operator_is_counted_once(written, tmp_path):
     @written.operator("harness_test::counted", mutates_args=("y",))
-    def counted(chosen, matrix, x, y, m, n):
+    def counted(
+        chosen: Any, matrix: torch.Tensor, x: torch.Tensor, y: torch.Tensor, m: int, n: int
+    ) -> None:
         if n != 32:
             assert chosen.config["LU"]
         chosen.launch(matrix, x, y, np.int32(m), np.int32(n))
