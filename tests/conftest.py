@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -80,6 +81,14 @@ _PEAK = {"bytes": 1e15, "flops": 1e18}
 def _no_peak_is_measured():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("harness.measure.choose.measure_peak", lambda *_: _PEAK)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_bytecode_is_written():
+    """Read modules that a test writes anew: Python takes bytecode of the same second and size."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", True)
         yield
 
 
