@@ -93,10 +93,10 @@ def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tu
     with ExitStack() as opened:
         # The device first: where it cannot be opened, no database is left behind.
         lines: list[str] = []
-        wait_s = request.options.wait
+        end_s = time.monotonic() + request.options.wait  # of all that is waited for
         if request.replay is None:
             pool, line = patiently(
-                lambda: _open_devices(request, opened, display.say), wait_s, display.say
+                lambda: _open_devices(request, opened, display.say), end_s, display.say
             )
             lines.append(line)
         else:
@@ -109,11 +109,11 @@ def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tu
             display.note(line)
         engine = patiently(
             lambda: opened.enter_context(writing(request.database, display.say)),
-            wait_s,
+            end_s,
             display.say,
         )
         store = opened.enter_context(Store(engine))
-        plan = _make_plan(request, pool.left[0], store, display)
+        plan = _make_plan(request, pool.left[0], store, end_s, display)
         campaign = Campaign(plan, pool, store, display)
         if request.recording is None:
             display.default = plan.spec.default
@@ -125,13 +125,17 @@ def open_campaign(request: TuneRequest, display: ProgressDisplay) -> Iterator[Tu
 
 
 def _make_plan(
-    request: TuneRequest, device: SharedDevice, store: Store, display: ProgressDisplay
+    request: TuneRequest,
+    device: SharedDevice,
+    store: Store,
+    end_s: float,
+    display: ProgressDisplay,
 ) -> CampaignPlan:
     """Make the plan of a campaign: the space as it fits the device, whose default completes the
     user's seeds, and the campaign's number.
 
-    Waits for another process that writes the same campaign, for as long as the request does; raises
-    DatabaseBusy then.
+    Waits for another process that writes the same campaign until `end_s` of the monotonic clock;
+    raises DatabaseBusy then.
     """
     options, environment = request.options, device.environment
     spec = device.fitted(dataclasses.replace(request.space, inputs=request.inputs))
@@ -141,7 +145,7 @@ def _make_plan(
     seeds = [Config({**default, **seed}) for seed in request.seeds]
     seeds += _predicted(request, environment, display)
     number = patiently(
-        partial(store.choose_campaign, spec, environment, options.fresh), options.wait, display.say
+        partial(store.choose_campaign, spec, environment, options.fresh), end_s, display.say
     )
     earlier = store.earlier_environment(spec, environment)
     if earlier is not None and not options.fresh:
@@ -185,7 +189,7 @@ def _other_environment(earlier: Environment, now: Environment) -> str:
             changes.append(f"{name} {value}, not {was}")
     advice = ""
     if earlier.device != now.device:
-        advice = "; --device names the other device"
+        advice = "; if the other device is here, --device names it"
     return (
         f"this program was tuned before, in another environment: it is now {', '.join(changes)}. "
         f"Times of two environments are never compared, so this is a new campaign{advice}"

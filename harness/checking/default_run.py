@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from harness.analysis.failures import suspects
 from harness.core.config_diff import difference
 from harness.core.errors import BackendUnavailable, HostModuleError
+from harness.core.locks import patiently
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.core.text import counted, format_time
+from harness.display.text import say
 from harness.measure.choose import fitted_to, open_measurer
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.measurer import Measurer
@@ -134,11 +138,13 @@ def run_default(
     inputs: Sequence[Input],
     unseen: int = 0,
     seed: int = 0,
+    wait_s: float = 0.0,
 ) -> DefaultRun:
     """Run and verify the default on each of these inputs, and drawn configurations with it on so
-    many `unseen` ones."""
+    many `unseen` ones; wait for a device that another process uses."""
+    opened = partial(open_measurer, spec.with_measure(_RUNS), backend, devices=devices)
     try:
-        measurer, _ = open_measurer(spec.with_measure(_RUNS), backend, devices=devices)
+        measurer, _ = patiently(opened, time.monotonic() + wait_s, say)
     except BackendUnavailable as error:
         return DefaultRun(spec, why_not_run=str(error))
     runs, others = list[_InputRun](), list[_InputRun]()
@@ -171,7 +177,7 @@ def _clock_line(spec: Spec, measurer: Measurer, runs: Sequence[_InputRun]) -> st
         return f"warning: no time at the sustained clock: {sustained.outcome}, {sustained.message}"
     ratio = sustained.time_s / largest.measured.time_s
     said = f"{ratio:.2f}x as long when sustained, on ({largest.problem})"
-    if max(ratio, 1 / ratio) < _CLOCK_MATTERS:
+    if ratio < _CLOCK_MATTERS:
         return f"times do not depend on the clock: {said}"
     return (
         f"times depend on the clock: {said}. If your application gives the GPU no pause, write "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, redirect_stdout
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from harness.core.locks import patiently
 from harness.core.machine import usable_cores
 from harness.core.program import Launch, Program, Read
 from harness.display.progress import ProgressDisplay
-from harness.display.text import make_console, print_line
+from harness.display.text import make_console, say
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.choose import require_free
 from harness.measure.kernels.data import KernelData, make_kernel_data
@@ -139,10 +140,11 @@ def check_spaces(specs: Sequence[Spec], options: CheckOptions) -> Iterator[Space
 
 def _wait_for_devices(specs: Sequence[Spec], options: CheckOptions) -> None:
     """Wait for another process that measures on a device; raises DeviceBusy."""
+    end_s = time.monotonic() + options.wait
     for spec in specs:
         free = partial(require_free, spec, options.backend or "auto", options.device)
         try:
-            patiently(free, options.wait, partial(print_line, make_console(stderr=True)))
+            patiently(free, end_s, say)
         except DeviceBusy:
             raise
         except BackendUnavailable:
@@ -203,7 +205,7 @@ def _checked(
     elif options.run or (tries_program and is_built):
         inputs = spec.inputs if options.run else [min(spec.inputs, key=size_of_input)]
         backend, unseen = options.backend or "auto", options.unseen or 0
-        run = run_default(spec, backend, options.device, inputs, unseen, options.seed)
+        run = run_default(spec, backend, options.device, inputs, unseen, options.seed, options.wait)
     return SpaceCheck(
         spec=spec,
         sizes={

@@ -60,12 +60,12 @@ def _acquired(path: Path) -> FileLock:
     raise OSError(errno.EACCES, "no file can be made in its folder")
 
 
-def patiently(call: Callable[[], T], wait_s: float, say: Callable[[str], None]) -> T:
-    """Call again and again while another process is at work, for so many seconds; say so once.
+def patiently(call: Callable[[], T], end_s: float, say: Callable[[str], None]) -> T:
+    """Call again and again while another process is at work, until a moment of the monotonic
+    clock; say so once.
 
     Raises DeviceBusy or DatabaseBusy where the other one works for longer.
     """
-    end_s = time.monotonic() + wait_s
     is_said = False
     while True:
         try:
@@ -75,6 +75,6 @@ def patiently(call: Callable[[], T], wait_s: float, say: Callable[[str], None]) 
             if left_s <= 0:
                 raise
             if not is_said:
-                say(f"{busy.fact}; waiting for it for up to {wait_s:g} s (Ctrl-C ends this)")
+                say(f"{busy.fact}; waiting for it for up to {left_s:.0f} s (Ctrl-C ends this)")
             is_said = True
         time.sleep(min(_AGAIN_S, left_s))

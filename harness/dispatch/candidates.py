@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,12 +34,6 @@ _MOST_CANDIDATES = 200
 
 _MOST_MEMBERS = 8  # of a portfolio that is measured interleaved
 _MOST_SINGLE = 3  # best ones for all inputs, which choosing by input has to beat
-
-_HOPELESS = 6.0
-"""A candidate that took so many times as long as an input's best in each sample of the search is
-not measured again there: whatever disturbed it, it is no choice, and a learner needs its time only
-roughly. Such candidates would take most of the time of all. A lower limit might leave out a choice
-that other work slowed down for a moment."""
 
 Applies = Callable[[Input, Config], bool]
 """Whether a configuration may be chosen on an input."""
@@ -95,11 +89,11 @@ def interleaved_matrix(
     """Make the matrix of the times in the candidates' interleaved `sessions`; None where these do
     not have the same candidates on every input.
 
-    `known` is what the search measured; its failures, and what is `hopeless` on an input, are not
-    tried again there. `every` has all interleaved sessions, those of candidates last: others time
-    what is no candidate. A configuration that failed in any of them, such as on the other data of
-    the finals, is a failure whatever others say, unless that may have been chance. One whose gain
-    first runs do not show takes as long as the default there.
+    `known` is what the search measured; its failures are not tried again. `every` has all
+    interleaved sessions, those of candidates last: others time what is no candidate. A
+    configuration that failed in any of them, such as on the other data of the finals, is a failure
+    whatever others say, unless that may have been chance. One whose gain first runs do not show
+    takes as long as the default there.
     """
     if not known or not all(problem in sessions for problem in known):
         return None
@@ -111,17 +105,12 @@ def interleaved_matrix(
         | {c: m for c, m in refuted(every[problem]).items() if c not in unshown[problem]}
         for problem, row in known.items()
     }
-    rough = {p: _rough_session(row, sessions[p], tried - {default}) for p, row in known.items()}
-    worked: dict[Input, Measured] = {}
-    for problem in known:
-        unscaled = merge_sessions([*rough[problem], *sessions[problem]], is_scaled=False)
-        worked[problem] = {**unscaled, **failed[problem]}
+    worked = {p: {**merge_sessions(sessions[p], is_scaled=False), **failed[p]} for p in known}
     common = _interleaved_everywhere(worked, sessions, applies)
     if not common:
         return None
     own, all_times = (
-        {p: {**merge_sessions([*rough[p], *timed[p]]), **failed[p]} for p in known}
-        for timed in (sessions, every)
+        {p: {**merge_sessions(timed[p]), **failed[p]} for p in known} for timed in (sessions, every)
     )
     for times in (own, all_times):
         for problem, configs_there in unshown.items():
@@ -133,32 +122,6 @@ def interleaved_matrix(
     matrix = _matrix(_interleaved_times(all_times, configs), applies)
     reference = matrix.candidates[fastest_overall(matrix)]
     return replace(matrix, half_log=_half_log(own, matrix.candidates, reference))
-
-
-def hopeless(known: Measured, configs: Iterable[Config]) -> dict[Config, Measurement]:
-    """Return those of the configurations that the search shows to be far too slow on an input."""
-    best = MeasuredConfigs.of(known).fastest
-    slow: dict[Config, Measurement] = {}
-    for config in configs:
-        measured = known.get(config)
-        if best is None or measured is None or measured.timing is None:
-            continue
-        if min(measured.timing.samples_s) > _HOPELESS * best.time_s:
-            slow[config] = measured
-    return slow
-
-
-def _rough_session(
-    known: Measured, sessions: Sequence[Interleaved], tried: Collection[Config]
-) -> list[Interleaved]:
-    """Return what the search measured of configurations that are hopeless on an input, as a session
-    with those that were measured interleaved there: they bring it to the scale of the others."""
-    slow = hopeless(known, tried)
-    measured = dict.fromkeys(m.config for session in sessions for m in session)
-    if slow.keys() <= measured.keys():
-        return []
-    shared = [known[c] for c in measured if c in known and c not in slow]
-    return [[*slow.values(), *shared]]
 
 
 def _crossing_advice(commands: Sequence[Command]) -> str:

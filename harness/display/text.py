@@ -40,6 +40,11 @@ def print_lines(console: Console, lines: Iterable[str]) -> None:
         print_line(console, line)
 
 
+def say(text: str) -> None:
+    """Print a text on standard error."""
+    print_line(make_console(stderr=True), text)
+
+
 def make_table(
     head: Sequence[str],
     rows: Iterable[Iterable[RenderableType]],

@@ -17,13 +17,7 @@ from functools import partial
 from harness.analysis.inputs import choose_finalists, ranked
 from harness.constraints.expression import Expression
 from harness.core.records import Config, Input, Interleaved, Outcome, StopReason
-from harness.dispatch.candidates import (
-    Applies,
-    applies_where,
-    hopeless,
-    interleaved_matrix,
-    shortlist,
-)
+from harness.dispatch.candidates import Applies, applies_where, interleaved_matrix, shortlist
 from harness.dispatch.single import single_configs
 from harness.measure.trial.occasions import DATA_SETS
 from harness.results import CANDIDATE, CHOICE, CROSS, FINAL
@@ -121,8 +115,7 @@ def cross_measure(state: State) -> None:
 
 
 def measure_candidates(state: State) -> None:
-    """Measure a dispatcher's candidates on every input, interleaved, unless that was done; leave
-    those out that are far too slow on an input.
+    """Measure a dispatcher's candidates on every input, interleaved, unless that was done.
 
     A search measures configurations minutes apart, while the machine's state drifts, and the
     least of many noisy times is too low. Recordings are not asked, since they would answer the
@@ -137,10 +130,7 @@ def measure_candidates(state: State) -> None:
         if not state.is_same(default):
             candidates = [default, *candidates]  # others are compared with it
         for problem, row in searched.items():
-            slow = hopeless(row, candidates)
-            slow.pop(default, None)  # others are compared with it
-            works = [c for c in candidates if c in row and row[c].outcome is Outcome.OK]
-            configs = [c for c in works if c not in slow] or works
+            configs = [c for c in candidates if c in row and row[c].outcome is Outcome.OK]
             if configs and not _stored(state, problem, configs, CANDIDATE, rounds):
                 work.append((problem, configs))
     run_stage(

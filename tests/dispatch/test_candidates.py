@@ -165,23 +165,6 @@ def test_failures_of_the_search_are_not_measured_interleaved(drifted, drifting):
 LIMITS = DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32)
 
 
-@pytest.mark.parametrize("slow", [16, 64])
-def test_what_is_far_too_slow_on_an_input_is_measured_there_only_as_default(slow, tmp_path):
-    def times(problem, config):
-        is_slow = (problem["n"], config["BLOCK"]) == (128, slow)
-        return time_s(problem, config) * (9 if is_slow else 1)
-
-    measurer = Drifting(times=times)
-    matrix = matrix_of(tuned(tmp_path, measurer))
-    configs_on = {problem["n"]: configs for problem, configs in measurer.for_dispatch}
-    assert block(slow) in configs_on[8]
-    assert (block(slow) in configs_on[128]) == (slow == 64)
-    assert matrix.note == ""
-    column = matrix.candidates.index(block(slow))
-    expected = 9e3 * time_s(Input({"n": 128}), block(slow))
-    assert matrix.slowdown[4, column] == pytest.approx(expected, rel=0.4)
-
-
 @pytest.mark.parametrize(
     "old, new",
     [

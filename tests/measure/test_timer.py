@@ -84,9 +84,33 @@ def test_a_device_is_refused_where_the_hosts_clock_is_too_coarse(monkeypatch):
         StoppedClock().check_clock()
 
 
-def test_a_clock_that_is_wrong_of_kernels_alone_is_noticed_at_the_first_launches():
+def test_a_clock_that_is_wrong_of_kernels_alone_is_noticed_at_the_first_input():
     with pytest.raises(BackendUnavailable, match=r"1\.00 ns"):
-        spun_s(LyingDevice(usable_devices()[0]), launches=COMPARED)
+        spun_s(LyingDevice(usable_devices()[0]), launches=20)
+
+
+def test_a_clock_that_seems_wrong_at_most_launches_is_believed():
+    """As where the machine has other work, which holds the host back."""
+
+    class Disturbed(LyingDevice):
+        launches = 0
+
+        def _elapsed_s(self, event, begin_s):
+            elapsed_s = super()._elapsed_s(event, begin_s)
+            self.launches += 1
+            return elapsed_s if self.launches % 10 else 2e-3
+
+    spun_s(Disturbed(usable_devices()[0]), launches=40)
+
+
+def test_first_launches_of_functions_are_no_evidence():
+    device = LyingDevice(usable_devices()[0])
+    source = "".join(SOURCE.replace("spin", f"spin{number}") for number in range(20))
+    binary = OpenClCompiler(usable_devices()[0]).compile(Program(source, (), ()))
+    device.bind({"x": np.zeros(1, np.int32)})
+    module = device.load(binary)
+    for number in range(20):
+        device.launch(module, [Launch(f"spin{number}", (1,), (1,), ("x",))])
 
 
 def spun_s(device, launches):

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -85,7 +86,9 @@ def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(postgres, 
             add(one, search, 1, 2)
             first.close()
 
-        assert patiently(choose, 60, end_first) == 1, "the campaign of the first one"
+        assert patiently(choose, time.monotonic() + 60, end_first) == 1, (
+            "the campaign of the first one"
+        )
         again = claimed(second)
         assert again.run_id == search.run_id
     (line,) = said
