@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.core.errors import UsageError
-from harness.core.records import Environment
 from harness.core.text import command_line, counted, first_few
 from harness.results.provenance import differing
 from harness.results.url import shown_database
@@ -70,15 +69,25 @@ def results_of(campaigns: Sequence[Results], spec: Spec, device: str | None) -> 
     if not same:
         raise UsageError(_changed(campaigns, spec))
     latest: dict[tuple[str, ...], Results] = {}
+    known = dict.fromkeys(results.campaign.environment.name for results in same)
+    meant = _named(device, known)
     for results in sorted(same, key=lambda results: results.last_at, reverse=True):
         environment = results.campaign.environment
-        if device is None or device.casefold() in _device_name(environment).casefold():
-            key = (environment.backend, _device_name(environment), environment.platform)
+        if environment.name in meant:
+            key = (environment.backend, environment.name, environment.platform)
             latest.setdefault(key, results)
     if not latest:
-        known = "; ".join(dict.fromkeys(_device_name(r.campaign.environment) for r in same))
-        raise UsageError(f"nothing was measured on a device `{device}`; there are {known}")
-    return the_one(list(latest.values()), "choose one with --device NAME")
+        raise UsageError(
+            f"nothing was measured on a device `{device}`; there are {'; '.join(known)}"
+        )
+    return the_one(list(latest.values()), f"choose one with --device NAME, of {'; '.join(known)}")
+
+
+def _named(device: str | None, known: Iterable[str]) -> list[str]:
+    """Return the names that a device may mean: the name itself, else all that have it in them."""
+    word = (device or "").casefold()
+    same = [name for name in known if name.casefold() == word]
+    return same or [name for name in known if word in name.casefold()]
 
 
 def _changed(campaigns: Sequence[Results], spec: Spec) -> str:
@@ -104,11 +113,6 @@ def describe(results: Results) -> str:
     key = results.campaign.key
     inputs = counted(len(results.measured), "input")
     return f"{results.title}, program {key.program_sha256[:8]}, campaign {key.campaign}, {inputs}"
-
-
-def _device_name(environment: Environment) -> str:
-    """Name a device; one that was measured with cold and with warm caches counts as two."""
-    return ", ".join(filter(None, (environment.device, environment.caches)))
 
 
 def _recorded_spec(results: Results) -> Spec:

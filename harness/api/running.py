@@ -148,7 +148,8 @@ def _make_plan(
         partial(store.choose_campaign, spec, environment, options.fresh), end_s, display.say
     )
     earlier = store.earlier_environment(spec, environment)
-    if earlier is not None and not options.fresh:
+    is_chosen = isinstance(options, TuneOptions) and options.device  # not by default
+    if earlier is not None and not options.fresh and not is_chosen:
         display.note(f"note: {_other_environment(earlier, environment)}")
     stop_at = None
     if options.max_time_s is not None:  # counted from here: devices take a while to open

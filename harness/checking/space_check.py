@@ -202,7 +202,7 @@ def _checked(
     run = None
     if why_not_run and not options.no_compile:
         run = DefaultRun(spec, why_not_run=why_not_run)
-    elif options.run or (tries_program and is_built):
+    elif is_built and (options.run or tries_program):
         inputs = spec.inputs if options.run else [min(spec.inputs, key=size_of_input)]
         backend, unseen = options.backend or "auto", options.unseen or 0
         run = run_default(spec, backend, options.device, inputs, unseen, options.seed, options.wait)

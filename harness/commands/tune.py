@@ -89,11 +89,11 @@ def print_results(console: Console, done: Tuned) -> None:
 def _dispatch(done: Tuned) -> str:
     """Return the command that generates code; it names the device where there are several."""
     spec, store = done.campaign.spec, done.campaign.store
-    tuned_on = done.results.campaign.environment.device
+    tuned_on = done.results.campaign.environment.name
     devices = {tuned_on}
     for stored in store.transact(lambda: campaigns(store.connection)):
         if (stored.space_name, stored.key.program_sha256) == (spec.name, spec.program_sha256):
-            devices.add(stored.environment.device)
+            devices.add(stored.environment.name)
     words = [shown_database(done.request.database), "-o", "out"]
     if len(devices) > 1:
         words += ["--device", tuned_on]

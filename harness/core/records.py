@@ -392,6 +392,16 @@ class Environment:
         return f"{self.cache} caches" if self.backend in _OF_KERNELS else ""
 
     @property
+    def name(self) -> str:
+        """The device and how it was measured, which counts one device as several."""
+        names = [self.device, self.caches]
+        if self.timer == HOST_TIMER:
+            names.append("timed by the host's clock")
+        if self.clock == SUSTAINED:
+            names.append("sustained clock")
+        return ", ".join(filter(None, names))
+
+    @property
     def compared(self) -> dict[str, Any]:
         """The fields that must agree, by their names."""
         return {name: getattr(self, name) for name in ENVIRONMENT_FIELDS}

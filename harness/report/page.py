@@ -14,7 +14,7 @@ from harness.analysis.explain import Explanation
 from harness.analysis.sensors import clock_range
 from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
-from harness.core.records import SUSTAINED, Outcome
+from harness.core.records import HOST_TIMER, SUSTAINED, Outcome
 from harness.core.text import command_line, counted, first_few
 from harness.dispatch.study import AUTO, slowdowns_by_input
 from harness.display.inputs import (
@@ -132,6 +132,7 @@ def facts_of(results: Results) -> list[tuple[str, str]]:
         ("platform, driver", f"{environment.platform}, {environment.driver}"),
         ("compiler", environment.compiler),
         *([("caches", environment.cache)] if environment.caches else []),
+        *([("timer", "the host's clock")] if environment.timer == HOST_TIMER else []),
         *([("clock", SUSTAINED)] if environment.clock == SUSTAINED else []),
         *([("GPU clock", clock)] if clock else []),
         ("inputs", f"{len(results.measured):,}{requested if missing else ''}"),
