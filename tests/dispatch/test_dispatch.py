@@ -245,6 +245,11 @@ def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
     [
         ({"device": "another"}, "a device", "another, warm caches; a device, warm caches"),
         ({"cache": "cold"}, "warm", "a device, cold caches; a device, warm caches"),
+        (
+            {"device": "not a device"},
+            "a device, warm caches",
+            "not a device, warm caches; a device, warm caches",
+        ),
     ],
 )
 def test_one_of_two_devices_is_chosen_by_name(space, tmp_path, capsys, change, name, names):
@@ -255,7 +260,8 @@ def test_one_of_two_devices_is_chosen_by_name(space, tmp_path, capsys, change, n
     assert run(database, space) == 2
     (key,) = change
     assert f"{key}: " in capsys.readouterr().err
-    assert written(database, space, "--choice", "auto", "--device", name).PROVENANCE[key] == name
+    module = written(database, space, "--choice", "auto", "--device", name)
+    assert module.PROVENANCE[key] == name.removesuffix(", warm caches")
     assert run(database, space, "--device", "none") == 2
     assert f"`none`; there are {names}" in capsys.readouterr().err
 
