@@ -150,7 +150,7 @@ def _make_plan(
     earlier = store.earlier_environment(spec, environment)
     is_chosen = isinstance(options, TuneOptions) and options.device  # not by default
     if earlier is not None and not options.fresh and not is_chosen:
-        display.note(f"note: {_other_environment(earlier, environment)}")
+        display.note(f"note: {spec.name} {_other_environment(earlier, environment)}")
     stop_at = None
     if options.max_time_s is not None:  # counted from here: devices take a while to open
         stop_at = time.monotonic() + options.max_time_s
@@ -182,7 +182,7 @@ def _make_plan(
 
 
 def _other_environment(earlier: Environment, now: Environment) -> str:
-    """Say that a campaign does not go on, since its environment is another one."""
+    """Say of a space that its campaign does not go on, since its environment is another one."""
     changes = []
     for name, value in now.compared.items():
         was = earlier.compared[name]
@@ -192,7 +192,7 @@ def _other_environment(earlier: Environment, now: Environment) -> str:
     if earlier.device != now.device:
         advice = "; if the other device is here, --device names it"
     return (
-        f"this program was tuned before, in another environment: it is now {', '.join(changes)}. "
+        f"was tuned before in another environment: now it is {', '.join(changes)}. "
         f"Times of two environments are never compared, so this is a new campaign{advice}"
     )
 

@@ -148,7 +148,7 @@ def run_default(
     except BackendUnavailable as error:
         return DefaultRun(spec, why_not_run=str(error))
     runs, others = list[_InputRun](), list[_InputRun]()
-    clock = ""
+    clock = why_not_run = ""
     with closing(measurer):
         environment, fitted = str(measurer.environment), fitted_to(spec, measurer)
         warnings = tuple(measurer.notices)
@@ -157,8 +157,17 @@ def run_default(
             clock = _clock_line(fitted, measurer, runs)
             others += _runs_unseen(fitted, measurer, unseen, random.Random(seed))
         except BackendUnavailable as error:
-            return DefaultRun(spec, environment, runs, str(error), others, unseen, clock, warnings)
-    return DefaultRun(spec, environment, runs, "", others, unseen, clock, warnings)
+            why_not_run = str(error)
+    return DefaultRun(
+        spec,
+        environment=environment,
+        runs=runs,
+        why_not_run=why_not_run,
+        unseen=others,
+        wanted=unseen,
+        clock=clock,
+        warnings=warnings,
+    )
 
 
 def _clock_line(spec: Spec, measurer: Measurer, runs: Sequence[_InputRun]) -> str:

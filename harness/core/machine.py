@@ -71,12 +71,17 @@ def libc() -> ctypes.CDLL:
     return library
 
 
-def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Let Linux send this process a signal when the thread ends that started it, in the process
-    `parent`; end at once where that has ended already."""
+def signal_at_end_of_parent(number: int) -> None:
+    """Let Linux send this process a signal when the thread ends that started it."""
     libc().prctl(_PR_SET_PDEATHSIG, number)
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process with the thread that started it, in the process `parent`; at once where that
+    has ended already."""
+    signal_at_end_of_parent(signal.SIGKILL)
     if os.getppid() != parent:
-        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def usable_cores() -> int:

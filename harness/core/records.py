@@ -392,14 +392,19 @@ class Environment:
         return f"{self.cache} caches" if self.backend in _OF_KERNELS else ""
 
     @property
-    def name(self) -> str:
-        """The device and how it was measured, which counts one device as several."""
-        names = [self.device, self.caches]
+    def conditions(self) -> list[str]:
+        """How the device was measured, as far as it is worth a word."""
+        words = [self.caches] if self.caches else []
         if self.timer == HOST_TIMER:
-            names.append("timed by the host's clock")
+            words.append("timed by the host's clock")
         if self.clock == SUSTAINED:
-            names.append("sustained clock")
-        return ", ".join(filter(None, names))
+            words.append("sustained clock")
+        return words
+
+    @property
+    def name(self) -> str:
+        """The device with its conditions, which count one device as several."""
+        return ", ".join([self.device, *self.conditions])
 
     @property
     def compared(self) -> dict[str, Any]:
@@ -412,10 +417,8 @@ class Environment:
         return hashlib.sha256("\x1f".join(self.compared.values()).encode()).hexdigest()
 
     def __str__(self) -> str:
-        caches = f", {self.caches}" if self.caches else ""
-        timer = ", timed by the host's clock" if self.timer == HOST_TIMER else ""
-        clock = ", sustained clock" if self.clock == SUSTAINED else ""
-        return f"{self.device} ({self.platform}, driver {self.driver}{caches}{timer}{clock})"
+        facts = [self.platform, f"driver {self.driver}", *self.conditions]
+        return f"{self.device} ({', '.join(facts)})"
 
 
 ENVIRONMENT_FIELDS = tuple(field.name for field in fields(Environment) if field.compare)

@@ -14,7 +14,7 @@ from harness.analysis.explain import Explanation
 from harness.analysis.sensors import clock_range
 from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
-from harness.core.records import HOST_TIMER, SUSTAINED, Outcome
+from harness.core.records import Outcome
 from harness.core.text import command_line, counted, first_few
 from harness.dispatch.study import AUTO, slowdowns_by_input
 from harness.display.inputs import (
@@ -121,25 +121,30 @@ def facts_of(results: Results) -> list[tuple[str, str]]:
     environment, campaign = results.campaign.environment, results.campaign
     outcomes = sum((row.rows.outcomes for row in results.measured.values()), Counter[Outcome]())
     counts = f"{outcomes.total():,}: " + ", ".join(f"{n:,} {o}" for o, n in outcomes.most_common())
-    missing, clock = len(not_measured(results)), clock_range(results)
-    requested = f" of {len(results.measured) + missing:,} requested"
     # A program has no backend that a reader would know.
     backend = "" if environment.backend == "command" else f" ({environment.backend})"
-    tried = [("measurements", counts), ("samples", f"{figures.sample_count(results):,}")]
-    return [
+    inputs = f"{len(results.measured):,}"
+    missing = len(not_measured(results))
+    if missing:
+        inputs += f" of {len(results.measured) + missing:,} requested"
+    facts = [
         ("space", f"{campaign.space_name} (program {campaign.key.program_sha256[:12]})"),
         ("device", f"{environment.device}{backend}"),
         ("platform, driver", f"{environment.platform}, {environment.driver}"),
         ("compiler", environment.compiler),
-        *([("caches", environment.cache)] if environment.caches else []),
-        *([("timer", "the host's clock")] if environment.timer == HOST_TIMER else []),
-        *([("clock", SUSTAINED)] if environment.clock == SUSTAINED else []),
-        *([("GPU clock", clock)] if clock else []),
-        ("inputs", f"{len(results.measured):,}{requested if missing else ''}"),
-        *(tried if results.measured else []),
-        ("measured", _when_measured(results.runs)),
-        ("databases", ", ".join(map(without_password, results.databases))),
     ]
+    if environment.conditions:
+        facts.append(("conditions", ", ".join(environment.conditions)))
+    clock = clock_range(results)
+    if clock:
+        facts.append(("GPU clock", clock))
+    facts.append(("inputs", inputs))
+    if results.measured:
+        facts.append(("measurements", counts))
+        facts.append(("samples", f"{figures.sample_count(results):,}"))
+    facts.append(("measured", _when_measured(results.runs)))
+    facts.append(("databases", ", ".join(map(without_password, results.databases))))
+    return facts
 
 
 def _when_measured(runs: Sequence[Run]) -> str:

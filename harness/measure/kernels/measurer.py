@@ -92,10 +92,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             self._facts = self._device.describe()
             disturb = self._facts.shares_cpu or spare == 0
             # Where the device waits for all builds, they may have its cores as well.
-            at_once, compiler = (
-                usable_cores() if disturb else spare,
-                self._facts.environment.compiler,
-            )
+            at_once = usable_cores() if disturb else spare
+            compiler = self._facts.environment.compiler
             builds = equal._builds if equal else BuildQueue(backend, compiler, at_once)
         except BaseException:
             self._device.close()

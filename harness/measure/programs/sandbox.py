@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.core.machine import end_with_parent, find_program, libc
+from harness.core.machine import find_program, libc, signal_at_end_of_parent
 from harness.core.text import signal_name
 
 _STATE, _PARENT, _SESSION = 0, 1, 3
@@ -261,4 +261,4 @@ def end_programs_when_terminated() -> None:
 
     signal.signal(signal.SIGTERM, end)
     if sys.platform == "linux":
-        end_with_parent(os.getppid(), signal.SIGTERM)
+        signal_at_end_of_parent(signal.SIGTERM)
