@@ -22,7 +22,7 @@ from harness.core.records import Input, Measurement, Outcome
 from harness.measure.choose import open_kernels
 from harness.measure.devices import Backend, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.trial.occasions import DATA_SETS, new_seed
+from harness.measure.occasions import DATA_SETS, new_seed
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.stats.interleaved import is_shown

@@ -48,7 +48,7 @@ from harness.fleet.agent import FleetDevice, Offer
 from harness.fleet.cluster import load_distributed
 from harness.fleet.measurers import FleetRequest, open_fleet
 from harness.measure.devices import Backend
-from harness.measure.trial.occasions import ONE_OCCASION, split_rounds
+from harness.measure.occasions import ONE_OCCASION, split_rounds
 from harness.space import Space
 from harness.space_file import Spec
 from harness.tuning.devices import DevicePool

@@ -47,15 +47,15 @@ from harness.core.machine import notes, usable_cores
 from harness.core.observations import THROTTLED_SAMPLES
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import COLD, WARM, Config, Input, Measurement
-from harness.measure.clocks import GPU_WARMUP_S, ClockWatch
 from harness.measure.cuda.bindings import LaunchShape
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import CUDA_COMPILERS, first_usable, list_gpus, open_cuda_compiler
 from harness.measure.cuda.module import TimedStream
-from harness.measure.device import Compiler
+from harness.measure.device.clocks import GPU_WARMUP_S, ClockWatch
+from harness.measure.device.device import Compiler
+from harness.measure.device.verify import Tolerance
 from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
 from harness.measure.kernels.runner import measure_interleaved
-from harness.measure.trial.verify import Tolerance
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import load_spec

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Environment, Input, Measurement
 from harness.measure.measurer import sampling_of
+from harness.measure.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
 from harness.measure.trial import trial
-from harness.measure.trial.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
 from harness.measure.trial.trial import Job
 from harness.space import Space
 from harness.space_file import Spec
@@ -217,7 +217,7 @@ class SimulatedMeasurer:
     """A `harness.measure.measurer.Measurer` that takes its samples from a noise model.
 
     It samples as real measurers do, by the functions of harness.measure.trial.trial and
-    harness.measure.trial.occasions. Nothing is built, and nothing fails. With an
+    harness.measure.occasions. Nothing is built, and nothing fails. With an
     `owner`, it uses the simulated process of that measurer.
     """
 

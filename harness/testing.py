@@ -21,9 +21,9 @@ import pytest
 
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Binary, Fill, Launch, Program
-from harness.measure.bound import StrayWrite
-from harness.measure.device import Compiler, Device
-from harness.measure.trial.verify import NAN
+from harness.measure.device.bound import StrayWrite
+from harness.measure.device.device import Compiler, Device
+from harness.measure.device.verify import NAN
 
 X: npt.NDArray[Any] = np.arange(1, 65, dtype=np.float32)
 LAUNCH = Launch("twice", (32,), (2,), ("x", "y"))

@@ -13,9 +13,9 @@ from harness.core.arrays import Array
 from harness.core.observations import HOST, HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import SUSTAINED, Input, Measurement
 from harness.core.text import counted, format_time
-from harness.measure.clocks import LOW_CLOCK
-from harness.measure.energy import ENERGY, LAUNCH_SHARE, LEAST_SHARE
-from harness.measure.nvml import THROTTLED, THROTTLED_BY
+from harness.measure.device.clocks import LOW_CLOCK
+from harness.measure.sensors.energy import ENERGY, LAUNCH_SHARE, LEAST_SHARE
+from harness.measure.sensors.nvml import THROTTLED, THROTTLED_BY
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results
 

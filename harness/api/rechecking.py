@@ -22,7 +22,7 @@ from harness.dispatch.package import MANIFEST
 from harness.display.progress import Display
 from harness.measure.choose import fitted_to, open_measurer
 from harness.measure.measurer import Measurer
-from harness.measure.trial.occasions import new_seed
+from harness.measure.occasions import new_seed
 from harness.options.dispatch import RecheckOptions
 from harness.results.view import Results, read_results
 from harness.space import ConstrainedSpace

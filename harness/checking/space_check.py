@@ -36,9 +36,9 @@ from harness.display.progress import ProgressDisplay
 from harness.display.text import make_console, say
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.choose import require_free
+from harness.measure.device.host_module import TrackedConfig
 from harness.measure.kernels.data import KernelData, make_kernel_data
 from harness.measure.python.backend import require_framework
-from harness.measure.trial.host_module import TrackedConfig
 from harness.options.check import CheckOptions
 from harness.space_file import Spec
 from harness.space_file.input_ranges import size_of_input

@@ -31,7 +31,7 @@ from harness.core.machine import notes
 from harness.core.records import Config, Environment, Input, Interleaved, Measurement
 from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
-from harness.measure.trial.occasions import join
+from harness.measure.occasions import join
 from harness.results import COMPLETE, FINAL, RunPlan, Store, sqlite_path, without_password
 from harness.results.notes import RERUN, Notes
 from harness.space import ConstrainedSpace

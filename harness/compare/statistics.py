@@ -20,7 +20,7 @@ A rerun (harness.compare.rerun) measures both sides together on several occasion
 is Student's t on the differences between the sides, one per occasion.
 
 A coarse clock hides differences below its tick, however many samples there are. A measurement of a
-kernel states how many seconds (`harness.measure.clocks`), by which each side widens the
+kernel states how many seconds (`harness.measure.device.clocks`), by which each side widens the
 threshold. Recordings and times of programs do not state this: if theirs have coarse ticks, the
 threshold must be above a tick.
 

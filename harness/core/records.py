@@ -197,7 +197,7 @@ class Timing:
     `occasions` has the number of samples of each occasion, in order; it is empty where the samples
     were not split into occasions. `statistic` makes `time_s` of the samples. A sample of a short
     kernel is the mean of several runs. The clock may put times off by `clock_error_s`, which no
-    spread shows (`harness.measure.clocks`); 0 where nothing is known of it.
+    spread shows (`harness.measure.device.clocks`); 0 where nothing is known of it.
     """
 
     samples_s: tuple[float, ...]

@@ -19,7 +19,7 @@ from harness.core.text import counted, format_energy, format_time
 from harness.dispatch.study import InputSlowdowns, geometric_means
 from harness.display.inputs import MOST_SHOWN, not_shown
 from harness.display.text import Section, SectionTable, format_ratio, format_share
-from harness.measure.energy import ENERGY, POWER
+from harness.measure.sensors.energy import ENERGY, POWER
 from harness.results.view import Results
 
 

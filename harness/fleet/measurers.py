@@ -21,7 +21,7 @@ from harness.fleet.bundle import pack
 from harness.fleet.cluster import Actor, Cluster, NoWorker, check_address
 from harness.measure.devices import names_in
 from harness.measure.measurer import Measurer
-from harness.measure.trial.occasions import ONE_OCCASION
+from harness.measure.occasions import ONE_OCCASION
 from harness.space import Space
 from harness.space_file import Spec
 

@@ -27,7 +27,7 @@ from harness.dispatch.text import rule_lines, why_nothing
 from harness.dispatch.weighted import Coverage, weigh
 from harness.display.inputs import tried_text
 from harness.display.recommendation import recommendation
-from harness.measure.energy import POWER
+from harness.measure.sensors.energy import POWER
 from harness.models.starchart import TreeTarget
 from harness.results.view import Results
 from harness.space_file.workload import read_workload

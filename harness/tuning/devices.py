@@ -12,7 +12,7 @@ from harness.core.records import DEVICE_UUID, Config, Input, Measurement, Outcom
 from harness.core.text import first_few
 from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
-from harness.measure.trial.occasions import ONE_OCCASION
+from harness.measure.occasions import ONE_OCCASION
 from harness.space import Space
 from harness.space_file import Spec
 

@@ -19,7 +19,7 @@ from harness.constraints.expression import Expression
 from harness.core.records import Config, Input, Interleaved, Outcome, StopReason
 from harness.dispatch.candidates import Applies, applies_where, interleaved_matrix, shortlist
 from harness.dispatch.single import single_configs
-from harness.measure.trial.occasions import DATA_SETS
+from harness.measure.occasions import DATA_SETS
 from harness.results import CANDIDATE, CHOICE, CROSS, FINAL
 from harness.results.measured import Measured, MeasuredConfigs
 from harness.space.constrained import launch_constraints

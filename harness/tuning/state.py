@@ -20,7 +20,7 @@ from harness.core.records import Config, Input, Interleaved, Measurement, Outcom
 from harness.core.text import command_line
 from harness.display.progress import Display
 from harness.measure.measurer import Measurer
-from harness.measure.trial.occasions import ONE_OCCASION, new_seed
+from harness.measure.occasions import ONE_OCCASION, new_seed
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ListedSpace
 from harness.results.campaigns import LEFT_OUT, StoredCampaign

@@ -18,7 +18,7 @@ from operator import attrgetter
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole, Value
-from harness.measure.energy import POWER
+from harness.measure.sensors.energy import POWER
 from harness.models.folds import ErrorSummary, relative_errors
 from harness.models.starchart import Axis, Growth, TreeTarget, grow
 from harness.search import InputInterface, InputSearch, Progress, search_input

@@ -9,7 +9,7 @@ from harness.analysis.coverage import input_reports
 from harness.core.observations import UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.display.inputs import claims_lines
-from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
+from harness.measure.occasions import DATA_SETS, ONE_OCCASION
 from harness.results.view import read_results, the_one
 from harness.tuning.finals import FINAL_OCCASIONS, is_complete
 from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, ran, small_space

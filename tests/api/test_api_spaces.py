@@ -20,7 +20,7 @@ from harness.core.errors import SpecError, UsageError
 from harness.core.modules import load_module
 from harness.core.records import Input, Outcome
 from harness.measure.choose import open_measurer
-from harness.measure.trial.host_module import HostModule
+from harness.measure.device.host_module import HostModule
 from harness.space import ConstrainedSpace
 from harness.space_file import read_document
 

@@ -18,7 +18,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.measure.trial.occasions import split_rounds
+from harness.measure.occasions import split_rounds
 from tests.helpers.commands import analyse
 from tests.helpers.commands import compare as main
 from tests.helpers.compared import ENVIRONMENT, SPACE, run, tuned

@@ -44,7 +44,7 @@ DOORS = {
         "harness/measure/cuda/nvcc.py",
         "harness/dispatch/loaders/cuda.py",
     ),
-    "pynvml": ("harness/measure/nvml.py",),
+    "pynvml": ("harness/measure/sensors/nvml.py",),
     "sklearn": (
         "harness/models/",
         "harness/dispatch/",

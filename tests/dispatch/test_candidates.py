@@ -27,7 +27,7 @@ from harness.dispatch.candidates import (
     shortlist,
 )
 from harness.dispatch.study import STATIC, Study
-from harness.measure.trial.occasions import ONE_OCCASION
+from harness.measure.occasions import ONE_OCCASION
 from harness.report.findings import Findings
 from harness.results import CANDIDATE
 from harness.results.campaigns import Command

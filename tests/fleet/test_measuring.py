@@ -115,7 +115,7 @@ def test_a_worker_says_which_data_it_has(remote):
 
 def test_the_environment_and_notices_are_the_workers(remote, module_opencl, monkeypatch):
     assert_ok(measure(remote))
-    lock = "harness.measure.kernels.device_process.locked"
+    lock = "harness.measure.kernels.process.locked"
     monkeypatch.setattr(lock, lambda *_: nullcontext())
     with closing(KernelMeasurer(faults(), module_opencl)) as local:
         assert local.environment == remote.environment

@@ -8,8 +8,8 @@ import numpy as np
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input
 from harness.measure.choose import open_kernels
+from harness.measure.device.verify import Tolerance
 from harness.measure.kernels.data import KernelData, KernelJob
-from harness.measure.trial.verify import Tolerance
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats.timing import Sampling
@@ -88,7 +88,7 @@ def bound_device(kernel=None, times_s=(), clocks_mhz=(), kind=FakeDevice):
 
 def measure_kernels_here(monkeypatch):
     """Let this process build and run kernels of fake devices."""
-    for module in ("kernels.device_process", "builds.queue"):
+    for module in ("kernels.process", "builds.queue"):
         monkeypatch.setattr(f"harness.measure.{module}.Child", HereChild)
 
 

@@ -19,10 +19,10 @@ import numpy as np
 from harness.core.errors import BuildFailed, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary
 from harness.core.records import WARM, Build, DeviceLimits, Environment
-from harness.measure.bound import BoundArray, values_of, why_unlaunchable
-from harness.measure.clocks import ClockWatch
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.device import Device
+from harness.measure.device.bound import BoundArray, values_of, why_unlaunchable
+from harness.measure.device.clocks import ClockWatch
+from harness.measure.device.device import Device
 from harness.measure.devices import Backend
 
 LIMITS = DeviceLimits(256, (256, 256, 64), (1 << 16, 1 << 16, 1 << 16), 1 << 15, 4, 32)

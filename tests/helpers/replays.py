@@ -16,7 +16,7 @@ from harness.core.records import (
     shown,
 )
 from harness.display.progress import Display
-from harness.measure.trial.occasions import split_rounds
+from harness.measure.occasions import split_rounds
 from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
 from harness.results.view import Results, read_results, the_one

@@ -13,7 +13,7 @@ import pytest
 from harness.core.errors import BackendUnavailable, HostModuleError, UsageError
 from harness.core.records import Config, Input, Outcome
 from harness.measure.choose import open_measurer
-from harness.measure.trial.occasions import new_seed
+from harness.measure.occasions import new_seed
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.space_file.model import PythonVerify
@@ -43,7 +43,7 @@ def local(spec):
 @pytest.fixture
 def unlocked(monkeypatch):
     """Let a second measurer use the device."""
-    lock = "harness.measure.kernels.device_process.locked"
+    lock = "harness.measure.kernels.process.locked"
     monkeypatch.setattr(lock, lambda *_: contextlib.nullcontext())
 
 

@@ -9,10 +9,16 @@ import pytest
 from harness.core.errors import LaunchFailed
 from harness.core.program import Launch, Program
 from harness.core.records import Outcome
-from harness.measure.bound import ZONE_BYTES, StrayWrite, stray_write, zone_bytes, zone_content
-from harness.measure.kernels.device_process import DeviceWorker
+from harness.measure.device.bound import (
+    ZONE_BYTES,
+    StrayWrite,
+    stray_write,
+    zone_bytes,
+    zone_content,
+)
+from harness.measure.kernels.process import DeviceWorker
+from harness.measure.occasions import Block
 from harness.measure.process.child import ChildLost
-from harness.measure.trial.occasions import Block
 from tests.helpers.fake_kernels import FOUR, DeviceBackend, fake_job
 from tests.helpers.fakes import FakeCompiler, FakeDevice
 

@@ -15,8 +15,8 @@ import pytest
 from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Input, Outcome
-from harness.measure import clocks as clock_watch
-from harness.measure.clocks import (
+from harness.measure.device import clocks as clock_watch
+from harness.measure.device.clocks import (
     GPU_WARMUP_S,
     PAUSE_S,
     ClockWatch,
@@ -27,8 +27,8 @@ from harness.measure.clocks import (
 )
 from harness.measure.kernels.runner import measure_kernel
 from harness.measure.measurer import sampling_of
+from harness.measure.occasions import join
 from harness.measure.trial import trial
-from harness.measure.trial.occasions import join
 from harness.measure.trial.trial import Job
 from harness.space_file import load_spec
 from harness.stats.timing import Sampling

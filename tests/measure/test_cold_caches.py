@@ -14,7 +14,7 @@ from harness.core.records import COLD, WARM, Environment
 from harness.measure.choose import measuring_as, open_measurer
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
-from harness.measure.device import COMPARED_LAUNCHES
+from harness.measure.device.device import COMPARED_LAUNCHES
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from tests.helpers.cubins import cubin

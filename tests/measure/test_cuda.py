@@ -10,12 +10,12 @@ import pytest
 from harness.core.errors import BackendUnavailable
 from harness.core.program import Launch
 from harness.core.records import Build, DeviceLimits
-from harness.measure.bound import why_unlaunchable
 from harness.measure.cuda import gpus as cuda
 from harness.measure.cuda import probe
 from harness.measure.cuda.cubin import packed_arguments
 from harness.measure.cuda.gpus import driver_version, first_usable, list_gpus, load_driver
 from harness.measure.cuda.occupancy import multiprocessor, observe_occupancy, occupancy
+from harness.measure.device.bound import why_unlaunchable
 from harness.measure.devices import choose_one
 from harness.measure.opencl import driver as opencl
 from tests.helpers.compilers import needs_nvcc

@@ -12,9 +12,9 @@ from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Input, Ou
 from harness.measure.choose import open_measurer
 from harness.measure.cuda.gpus import NVRTC
 from harness.measure.devices import choose_one
-from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.trial.occasions import new_seed
+from harness.measure.kernels.process import DeviceWorker
+from harness.measure.occasions import new_seed
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from tests.helpers.commands import tune

@@ -17,12 +17,12 @@ from harness.core.errors import (
 )
 from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, Build
-from harness.measure.bound import ZONE_BYTES
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus
 from harness.measure.cuda.module import HELD_AT_ONCE, LIMIT_NS
+from harness.measure.device.bound import ZONE_BYTES
+from harness.measure.device.verify import NAN
 from harness.measure.devices import Backend, choose_one
-from harness.measure.trial.verify import NAN
 from tests.helpers.cubins import cubin
 from tests.helpers.stub_driver import needs_pycuda
 

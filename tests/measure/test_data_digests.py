@@ -6,7 +6,7 @@ import pytest
 from harness.core.records import Input
 from harness.measure.devices import Backend
 from harness.measure.kernels.data import argument_digests, make_kernel_data, sha256_of
-from harness.measure.kernels.device_process import DeviceWorker
+from harness.measure.kernels.process import DeviceWorker
 
 PAIR = np.dtype([("x", "<f4"), ("y", "<i4")])
 DATA = {

@@ -7,7 +7,7 @@ import pytest
 from harness.analysis.coverage import input_reports
 from harness.core.program import Launch
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
-from harness.measure.measurer import EqualCode
+from harness.measure.equal_code import EqualCode
 from harness.space_file import load_spec
 from tests.helpers.fake_kernels import FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, read_journal

@@ -11,10 +11,10 @@ from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.program import Fill, Program
 from harness.core.records import Config, Input, Outcome
 from harness.host import Launch
+from harness.measure.device.host_module import TrackedConfig
+from harness.measure.device.verify import NAN
 from harness.measure.kernels.data import make_kernel_data
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
-from harness.measure.trial.host_module import TrackedConfig
-from harness.measure.trial.verify import NAN
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import fake_job
 from tests.helpers.fakes import FakeCompiler, FakeDevice, nothing

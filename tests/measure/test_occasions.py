@@ -7,17 +7,8 @@ import pytest
 
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES, UNCLAIMED
 from harness.core.records import Config, Measurement, Outcome, StopReason, Timing
-from harness.measure.trial.occasions import (
-    FLOOR_S,
-    GPU_FLOOR_S,
-    SEARCH_SEED,
-    Block,
-    join,
-    over_occasions,
-    split_rounds,
-    why_too_good,
-    without_unshown_gain,
-)
+from harness.measure.claims import FLOOR_S, GPU_FLOOR_S, why_too_good, without_unshown_gain
+from harness.measure.occasions import SEARCH_SEED, Block, join, over_occasions, split_rounds
 from tests.helpers.fake_kernels import FOUR
 from tests.helpers.fakes import FakeDevice, twice
 from tests.helpers.planted import assert_failed, assert_ok

@@ -7,8 +7,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.kernels.process import DeviceWorker
 from tests.helpers.fake_kernels import FOUR, DeviceBackend, fake_job, write_fake
 from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeDevice
 from tests.helpers.planted import assert_ok, space_of

@@ -226,7 +226,7 @@ def test_options_of_the_environment_are_part_of_the_identity(compiler, monkeypat
 
 
 BUILD = """
-from harness.measure.device import Program
+from harness.measure.device.device import Program
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.measure.opencl.device import OpenClDevice
 text = "kernel void f(global float *y) { y[get_global_id(0)] = 1; }"

@@ -16,10 +16,10 @@ import pytest
 
 from harness.core.errors import HostTooSlow
 from harness.core.records import Environment, Outcome
-from harness.measure import energy as energy_module
-from harness.measure.energy import SensorUnavailable, counter_updates, measure_energy
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
-from harness.measure.nvml import Sensors, open_sensors, other_processes
+from harness.measure.sensors import energy as energy_module
+from harness.measure.sensors.energy import SensorUnavailable, counter_updates, measure_energy
+from harness.measure.sensors.nvml import Sensors, open_sensors, other_processes
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import DATA, bound_device, fake_job
 from tests.helpers.planted import assert_ok

@@ -22,9 +22,9 @@ from harness.measure.cuda.cubin import kernel_symbol, parameter_places
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.cuda.occupancy import occupancy
+from harness.measure.device.verify import Tolerance, verify
 from harness.measure.kernels.data import make_kernel_data
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.trial.verify import Tolerance, verify
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import load_spec

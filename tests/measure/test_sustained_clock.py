@@ -16,9 +16,12 @@ from harness.core.errors import LaunchFailed, UsageError
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.program import Launch, Program
 from harness.core.records import BOOST, SUSTAINED, Environment
-from harness.measure import clocks
 from harness.measure.choose import measuring_as, open_measurer
-from harness.measure.clocks import (
+from harness.measure.cuda.device import CudaDevice
+from harness.measure.cuda.gpus import list_gpus
+from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.device import clocks
+from harness.measure.device.clocks import (
     GPU_WARMUP_S,
     LONGEST_SUSTAINING_S,
     PAUSE_S,
@@ -27,12 +30,9 @@ from harness.measure.clocks import (
     SampleClocks,
     SustainedWatch,
 )
-from harness.measure.cuda.device import CudaDevice
-from harness.measure.cuda.gpus import list_gpus
-from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.kernels import device_process
-from harness.measure.kernels.device_process import DeviceWorker
+from harness.measure.kernels import process as kernel_process
 from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.kernels.process import DeviceWorker
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.measurer import sampling_of
 from harness.report.page import facts_of
@@ -310,7 +310,7 @@ def test_check_says_whether_the_default_depends_on_the_clock(
     device = slowing(clock)
     device.boost_s = boost_s
     monkeypatch.setattr(
-        device_process, "SustainedWatch", partial(SustainedWatch, now_s=lambda: device.clock_s)
+        kernel_process, "SustainedWatch", partial(SustainedWatch, now_s=lambda: device.clock_s)
     )
     spec = spec_of(tmp_path, f"{{clock: {clock}}}")
     journal = tmp_path / "journal"

@@ -8,7 +8,7 @@ import pytest
 from harness.core.errors import BackendUnavailable
 from harness.core.program import Launch, Program
 from harness.core.records import DEVICE_TIMER, HOST_TIMER
-from harness.measure.clocks import COMPARED, why_wrong
+from harness.measure.device.clocks import COMPARED, why_wrong
 from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices

@@ -11,11 +11,11 @@ import pytest
 from harness.core.errors import HostTooSlow, OutOfDeviceMemory
 from harness.core.observations import HOST_RETRIES, OUTPUT_BITS, RUNS_PER_SAMPLE, VARYING_BITS
 from harness.core.records import Config, Outcome, StopReason
+from harness.measure.device.verify import FILLS
 from harness.measure.kernels import checks as kernel_checks
 from harness.measure.kernels.checks import CheckTime, why_added
 from harness.measure.kernels.data import KernelData, Twin
 from harness.measure.kernels.runner import BIT_EXACT, measure_interleaved, measure_kernel
-from harness.measure.trial.verify import FILLS
 from tests.helpers.fake_kernels import DATA, X, bound_device, fake_job
 from tests.helpers.fakes import KERNELS, FakeDevice
 from tests.helpers.planted import assert_failed, assert_ok

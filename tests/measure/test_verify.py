@@ -6,9 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from harness.measure.opencl.device import OpenClDevice
-from harness.measure.opencl.driver import usable_devices
-from harness.measure.trial.verify import (
+from harness.measure.device.verify import (
     FILLS,
     Tolerance,
     describe_wrong,
@@ -16,6 +14,8 @@ from harness.measure.trial.verify import (
     size_of,
     verify,
 )
+from harness.measure.opencl.device import OpenClDevice
+from harness.measure.opencl.driver import usable_devices
 
 WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 NUMBERS = ["bool", *WHOLE, "float16", "float32", "float64", "complex64", "complex128"]

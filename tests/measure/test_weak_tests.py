@@ -3,9 +3,9 @@
 import pytest
 
 from harness.core.records import Input
-from harness.measure.kernels import checks as weak
+from harness.measure.device.verify import Tolerance
+from harness.measure.kernels import weak
 from harness.measure.kernels.data import make_kernel_data
-from harness.measure.trial.verify import Tolerance
 from tests.helpers.commands import tune
 
 GIVEN = Input({"n": 64})

@@ -8,7 +8,7 @@ import pytest
 
 from harness.core.records import Config, Input, Outcome
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.trial.occasions import new_seed
+from harness.measure.occasions import new_seed
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats.interleaved import is_shown

@@ -9,8 +9,8 @@ import pytest
 
 from harness.commands import stencil as explorer
 from harness.core.errors import HostModuleError
+from harness.measure.device.host_module import TrackedConfig
 from harness.measure.kernels.data import make_kernel_data
-from harness.measure.trial.host_module import TrackedConfig
 from harness.results.view import read_results
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec

@@ -9,7 +9,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
-from harness.measure.energy import POWER
+from harness.measure.sensors.energy import POWER
 from harness.tuning.validation import (
     RESERVED,
     UniformSampling,

@@ -19,12 +19,12 @@ import numpy.typing as npt
 from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
-from harness.measure.bound import why_unloadable
-from harness.measure.clocks import ClockWatch
 from harness.measure.cuda import probe
 from harness.measure.cuda.gpus import driver_version, listed_gpu, load_driver, require_driver
 from harness.measure.cuda.module import CudaModule, TimedStream
-from harness.measure.device import Device
+from harness.measure.device.bound import why_unloadable
+from harness.measure.device.clocks import ClockWatch
+from harness.measure.device.device import Device
 from harness.measure.listed_device import ListedDevice
 
 _KEPT_MODULES = 2  # of a configuration and its twin

@@ -23,14 +23,6 @@ from harness.core.errors import HostTooSlow, LaunchFailed
 from harness.core.program import ANY_CARVEOUT, Launch
 from harness.core.records import DeviceLimits
 from harness.core.text import first_few
-from harness.measure.bound import (
-    Bound,
-    BoundArray,
-    LoadedModule,
-    three,
-    values_of,
-    why_unlaunchable,
-)
 from harness.measure.cuda.bindings import LaunchShape
 from harness.measure.cuda.cubin import (
     ParameterPlace,
@@ -40,6 +32,14 @@ from harness.measure.cuda.cubin import (
     variable_names,
 )
 from harness.measure.cuda.gpus import CudaDriver
+from harness.measure.device.bound import (
+    Bound,
+    BoundArray,
+    LoadedModule,
+    three,
+    values_of,
+    why_unlaunchable,
+)
 
 PTX = Path(__file__).with_name("kernels.ptx")
 """harness's own kernels, with what they do."""
@@ -153,7 +153,7 @@ class _SmClock:
     device's. The GPU's time has steps of 32 ns to 1 us, and more on some. Both kernels therefore
     wait for the beginning of a step, and the second one for the end of a least interval. Launches
     must not begin in step with the GPU's time, which times them as well (see
-    harness.measure.clocks): the first kernel takes a whole number of steps. Every method may
+    harness.measure.device.clocks): the first kernel takes a whole number of steps. Every method may
     raise the driver's errors.
     """
 

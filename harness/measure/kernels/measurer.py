@@ -19,32 +19,24 @@ from harness.core.observations import OUTPUT_BITS, UNCLAIMED
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import BOOST, SUSTAINED, Config, Input, Measurement, Outcome
 from harness.measure.builds.queue import BuildQueue
-from harness.measure.clocks import (
+from harness.measure.claims import FLOOR_S, GPU_FLOOR_S, why_too_good, without_unshown_gain
+from harness.measure.device.clocks import (
     GPU_LEAST_TIME_S,
     GPU_WARMUP_S,
     LONGEST_SUSTAINING_S,
     SUSTAINED_S,
 )
+from harness.measure.device.verify import Tolerance
 from harness.measure.devices import Backend
-from harness.measure.energy import DEADLINE, ENERGY_S
 from harness.measure.flags import fitted_to_backend
 from harness.measure.kernels.data import KernelJob, Twin
-from harness.measure.kernels.device_process import DeviceClient, DeviceWorker, Together
 from harness.measure.kernels.peak import Amounts, floor_s, rates
+from harness.measure.kernels.process import DeviceClient, DeviceWorker, Together
 from harness.measure.measurer import LocalMeasurer
-from harness.measure.nvml import energy_notices
+from harness.measure.occasions import DATA_SETS, SEARCH_SEED, Block, new_seed
 from harness.measure.process.child import ChildLost
-from harness.measure.trial.occasions import (
-    DATA_SETS,
-    FLOOR_S,
-    GPU_FLOOR_S,
-    SEARCH_SEED,
-    Block,
-    new_seed,
-    why_too_good,
-    without_unshown_gain,
-)
-from harness.measure.trial.verify import Tolerance
+from harness.measure.sensors.energy import DEADLINE, ENERGY_S
+from harness.measure.sensors.nvml import energy_notices
 from harness.space import Space
 from harness.space.constrained import make_program
 from harness.space_file import Spec

@@ -25,7 +25,7 @@ from harness.core.records import (
     Environment,
 )
 from harness.core.text import command_line, format_time
-from harness.measure.device import Device
+from harness.measure.device.device import Device
 from harness.measure.listed_device import ListedDevice
 from harness.measure.opencl.driver import (
     POCL,

@@ -15,7 +15,7 @@ from harness.core.errors import LaunchFailed
 from harness.core.kernel_name import plain_name
 from harness.core.program import ANY_CARVEOUT, Argument, Launch
 from harness.core.records import DeviceLimits
-from harness.measure.bound import (
+from harness.measure.device.bound import (
     Bound,
     BoundArray,
     LoadedModule,

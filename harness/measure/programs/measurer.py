@@ -18,13 +18,14 @@ from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.core.text import format_time
 from harness.measure.builds.queue import BuildQueue
+from harness.measure.claims import unclaimed
 from harness.measure.flags import fitted_to_program
 from harness.measure.measurer import LocalMeasurer
-from harness.measure.nvml import energy_notices
+from harness.measure.occasions import Block
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.programs.building import CommandBuild, backend_of, command_build
 from harness.measure.programs.runner import ProgramJob, ProgramWorker
-from harness.measure.trial.occasions import Block, unclaimed
+from harness.measure.sensors.nvml import energy_notices
 from harness.space import Space
 from harness.space_file import Spec
 from harness.stats.timing import time_ratio

@@ -21,11 +21,11 @@ from harness.core.observations import HOST
 from harness.core.program import Argument, Binary, Launch
 from harness.core.records import Input
 from harness.core.text import kind_of
-from harness.measure.bound import BoundArray, BoundSet
-from harness.measure.device import Device
+from harness.measure.device.bound import BoundArray, BoundSet
+from harness.measure.device.device import Device
+from harness.measure.device.host_module import HostModule, describe_error, load_host
 from harness.measure.kernels.data import make_arguments
 from harness.measure.python.frameworks import open_arrays
-from harness.measure.trial.host_module import HostModule, describe_error, load_host
 
 _FIRST_CALL_SEED = 1 << 40
 """The data of a first call are those of no other run: nothing that it keeps is of use later."""

@@ -15,8 +15,8 @@ from harness.core.errors import HostTooSlow
 from harness.core.machine import processor, usable_cores
 from harness.core.program import PYTHON
 from harness.core.records import WARM, DeviceLimits, Environment
-from harness.measure.bound import BoundArray
 from harness.measure.cuda.device import CudaDevice
+from harness.measure.device.bound import BoundArray
 from harness.measure.python.calling import BuiltCallable, CallingDevice
 from harness.measure.python.frameworks import CudaBytes
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from harness.core.errors import BuildFailed
 from harness.core.program import PYTHON, Binary
 from harness.core.records import Config, Input
-from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.kernels.process import DeviceWorker
 from harness.measure.process.child import ChildLost
 from harness.space import Space
 from harness.space.constrained import make_program

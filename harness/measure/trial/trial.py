@@ -20,7 +20,7 @@ from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE, WorstElement
 from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
-from harness.measure.clocks import clock_error, run_sample
+from harness.measure.device.clocks import clock_error, run_sample
 from harness.stats.timing import Sampling
 
 _LONGEST_WARMUP = 20

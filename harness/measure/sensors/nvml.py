@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.core.records import Environment
 from harness.core.text import printable
-from harness.measure.energy import EnergyCounter, SensorUnavailable
+from harness.measure.sensors.energy import EnergyCounter, SensorUnavailable
 
 PCI_BUS_ID = "pci_bus_id"
 """The note of an environment by which NVML finds the GPU."""

@@ -40,7 +40,7 @@ from harness.core.modules import load_module, shown_path
 from harness.core.program import Argument, Read
 from harness.core.program import Launch as Launch
 from harness.core.records import Config, Input, Value
-from harness.measure.trial.verify import Array, is_comparable
+from harness.measure.device.verify import Array, is_comparable
 
 Steps = Generator[Launch | Read, Array | None, None]
 

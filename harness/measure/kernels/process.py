@@ -32,10 +32,11 @@ from harness.core.records import (
     Outcome,
 )
 from harness.core.text import first_few
-from harness.measure.clocks import SustainedWatch
-from harness.measure.device import Compiler, Device
+from harness.measure.device.clocks import SustainedWatch
+from harness.measure.device.device import Compiler, Device
+from harness.measure.device.verify import Tolerance
 from harness.measure.devices import Backend, empty_kernel_advice
-from harness.measure.kernels.checks import weak_tests, why_overwritten
+from harness.measure.kernels.checks import why_overwritten
 from harness.measure.kernels.data import (
     KernelData,
     KernelJob,
@@ -43,11 +44,11 @@ from harness.measure.kernels.data import (
     present_sha256,
 )
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel, why_any_astray
-from harness.measure.nvml import Sensors, open_sensors, other_processes
+from harness.measure.kernels.weak import weak_tests
+from harness.measure.occasions import DATA_SETS, SEARCH_SEED, Block
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.device_lock import locked
-from harness.measure.trial.occasions import DATA_SETS, SEARCH_SEED, Block
-from harness.measure.trial.verify import Tolerance
+from harness.measure.sensors.nvml import Sensors, open_sensors, other_processes
 
 _CHECKED_S = 1.5
 """A check waits so long for a sustained clock."""

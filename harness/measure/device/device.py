@@ -18,7 +18,7 @@ import numpy.typing as npt
 from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Binary, Contents, Fill, Launch, Program
 from harness.core.records import COLD, DeviceLimits, Environment
-from harness.measure.bound import (
+from harness.measure.device.bound import (
     Bound,
     BoundArray,
     BoundSet,
@@ -29,7 +29,7 @@ from harness.measure.bound import (
     zone_bytes,
     zone_content,
 )
-from harness.measure.clocks import (
+from harness.measure.device.clocks import (
     COMPARED,
     MOST_WORK,
     ClockWatch,
