@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Environment, Input, Measurement
-from harness.measure.measurer import sampling_of
 from harness.measure.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
 from harness.measure.trial import trial
 from harness.measure.trial.trial import Job
@@ -236,7 +235,7 @@ class SimulatedMeasurer:
     ) -> None:
         self.noise = noise
         self._process: Iterator[float] = noise.start_process() if owner is None else owner._process
-        self._sampling = sampling_of(spec)
+        self._sampling = spec.measure.sampling()
         self._times = times
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:

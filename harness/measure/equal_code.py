@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
-from harness.core.records import Build, Config, Measurement
+from harness.core.records import Build, Config, Input, Measurement
 
 _Code = tuple[str, tuple[Hashable, ...]]
 """The digest of machine code, and its launches: none where the host module yields them; for a
@@ -15,35 +15,40 @@ program, its words and environment variables."""
 
 @dataclass
 class EqualCode:
-    """The measurements of one input, by machine code and launches.
+    """Measurements by input, machine code and launches.
 
     Many values of compiler flags and macros change nothing. The measurement of one configuration
     then holds for the others on the same input.
 
-    The host module reads the configuration, and may arrange the data and launch accordingly. It is
-    known to do the same only where all parameters that it read are equal, so those are compared
+    The host module reads the configuration, and may arrange the data and launch accordingly. It
+    certainly does the same only where all parameters that it read are equal, so those are compared
     as well. A measurement without a record of what was read is never shared.
     """
 
-    _found: dict[tuple[_Code | None, Config], Measurement] = field(default_factory=dict)
-    _read: dict[_Code | None, list[tuple[str, ...]]] = field(default_factory=dict)
+    _measured: dict[tuple[Input, _Code, Config], Measurement] = field(default_factory=dict)
+    _read: dict[tuple[Input, _Code], list[tuple[str, ...]]] = field(default_factory=dict)
 
     def add(self, measured: Measurement, launches: tuple[Hashable, ...]) -> None:
         """Add a measurement, which may itself be shared; of equal ones the first stays."""
-        code, names = _code(measured.build, launches), measured.host_read
-        if code is not None and names is not None and measured.outcome.repeats:
-            read = self._read.setdefault(code, [])
-            if names not in read:
-                read.append(names)
-            self._found.setdefault((code, _part(measured.config, names)), measured)
+        code = _code(measured.build, launches)
+        names = measured.host_read
+        if code is None or names is None or not measured.outcome.repeats:
+            return
+        read = self._read.setdefault((measured.input, code), [])
+        if names not in read:
+            read.append(names)
+        key = measured.input, code, _part(measured.config, names)
+        self._measured.setdefault(key, measured)
 
     def find(
-        self, config: Config, build: Build, launches: tuple[Hashable, ...]
+        self, problem: Input, config: Config, build: Build, launches: tuple[Hashable, ...]
     ) -> Measurement | None:
         """Return the measurement of an equal configuration as this one's; None without one."""
         code = _code(build, launches)
-        for names in self._read.get(code, ()):
-            equal = self._found.get((code, _part(config, names)))
+        if code is None:
+            return None
+        for names in self._read.get((problem, code), ()):
+            equal = self._measured.get((problem, code, _part(config, names)))
             # The same configuration is measured again when it is requested again.
             if equal is not None and equal.config != config:
                 return _shared(equal, config, build)

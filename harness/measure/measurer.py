@@ -95,16 +95,6 @@ class Measurer(Protocol):
 J = TypeVar("J", bound=Job)
 
 
-def sampling_of(spec: Spec, defaults: Mapping[str, float] = MappingProxyType({})) -> Sampling:
-    """Return when to time a configuration of a space: after which warm-up, and until when.
-
-    `defaults` are the device's, for what the space does not say.
-    """
-    others = {"timeout_s", "cache", "clock", "energy"}
-    stated = spec.measure.model_dump(exclude=others, exclude_none=True)
-    return Sampling(**{**defaults, **stated})
-
-
 class LocalMeasurer(ABC, Generic[B, J]):
     """Build, deduplicate and measure; subclasses know what is built, and how it runs."""
 
@@ -133,7 +123,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
         self._defaults = defaults
         self._has_measured = False
         self._recalled: dict[Input, list[Measurement]] = {}
-        self._equal: dict[Input, EqualCode] = {}
+        self._equal = EqualCode()
 
     def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
         """Keep earlier measurements for the first build of the input, which may equal one."""
@@ -159,12 +149,12 @@ class LocalMeasurer(ABC, Generic[B, J]):
         self._has_measured = True
         if isinstance(job, Measurement):
             return self._completed(job)
-        equal = self._equal_code(space, problem)
+        self._use_recalled(space, problem)
         launched = self._launched(space, problem, config)
-        measured = equal.find(config, job.binary.build, launched)
+        measured = self._equal.find(problem, config, job.binary.build, launched)
         if measured is None:
             measured = self._measured(space, job)
-            equal.add(measured, launched)
+            self._equal.add(measured, launched)
         return self._completed(measured)
 
     def measure_interleaved(
@@ -233,7 +223,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
 
     @property
     def _sampling(self) -> Sampling:
-        return sampling_of(self._spec, self._defaults)
+        return self._spec.measure.sampling(self._defaults)
 
     def _due(self, configs: Iterable[Config]) -> Iterable[Config]:
         """Return what to build now: where times wait for all builds, the first configuration of a
@@ -241,10 +231,8 @@ class LocalMeasurer(ABC, Generic[B, J]):
         waits = self._builds_disturb and not self._has_measured
         return itertools.islice(configs, 1) if waits else configs
 
-    def _equal_code(self, space: Space, problem: Input) -> EqualCode:
-        """Return the measurements of an input, with the recalled ones."""
-        equal = self._equal.setdefault(problem, EqualCode())
+    def _use_recalled(self, space: Space, problem: Input) -> None:
+        """Let configurations of equal code share the measurements that were recalled."""
         for measured in self._recalled.pop(problem, []):
             with contextlib.suppress(ExpressionError):  # then it was not launched either
-                equal.add(measured, self._launched(space, problem, measured.config))
-        return equal
+                self._equal.add(measured, self._launched(space, problem, measured.config))

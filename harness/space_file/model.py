@@ -7,7 +7,8 @@ files or expressions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -43,6 +44,7 @@ from harness.space_file.tuned import (
     plain,
     read_by,
 )
+from harness.stats.timing import Sampling
 
 MAX_PARAMETERS = 500
 MAX_CONSTRAINTS = 1000
@@ -245,6 +247,15 @@ class Measure(StrictModel):
                 f"(min_repeats={self.min_repeats}, repeats={self.repeats})"
             )
         return self
+
+    def sampling(self, defaults: Mapping[str, float] = MappingProxyType({})) -> Sampling:
+        """Return when to time a configuration: after which warm-up, and until when.
+
+        `defaults` are the device's, for what the space does not say.
+        """
+        others = {"timeout_s", "cache", "clock", "energy"}
+        stated = self.model_dump(exclude=others, exclude_none=True)
+        return Sampling(**{**defaults, **stated})
 
 
 class KernelMeasure(Measure):

@@ -26,7 +26,6 @@ from harness.measure.device.clocks import (
     run_sample,
 )
 from harness.measure.kernels.runner import measure_kernel
-from harness.measure.measurer import sampling_of
 from harness.measure.occasions import join
 from harness.measure.trial import trial
 from harness.measure.trial.trial import Job
@@ -129,9 +128,11 @@ def test_locked_clock_is_the_expected_one_after_the_first_warm_up():
 
 def test_space_says_how_long_to_warm_up():
     spec, usual = load_spec(MVMUL), {"warmup_time_s": GPU_WARMUP_S}
-    assert sampling_of(spec, usual).warmup_time_s == 0.025
-    assert sampling_of(spec.with_measure({"warmup_time_s": 0}), usual).warmup_time_s == 0
-    assert sampling_of(load_spec(MVMUL.parent / "blur_gcc.yaml")).warmup_time_s == 0, "a program"
+    assert spec.measure.sampling(usual).warmup_time_s == 0.025
+    assert spec.with_measure({"warmup_time_s": 0}).measure.sampling(usual).warmup_time_s == 0
+    assert load_spec(MVMUL.parent / "blur_gcc.yaml").measure.sampling().warmup_time_s == 0, (
+        "a program"
+    )
 
 
 # ------------------------------------------------------------------------- low clocks

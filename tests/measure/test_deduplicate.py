@@ -35,7 +35,7 @@ def found_for(measured, asked, built=None, launches=LAUNCH):
     """What one measurement is to a configuration."""
     equal = EqualCode()
     equal.add(measured, LAUNCH)
-    return equal.find(asked, built or build(), launches)
+    return equal.find(FOUR, asked, built or build(), launches)
 
 
 # ----------------------------------------------------------------------- what is the same
@@ -76,7 +76,7 @@ def test_measurements_are_found_by_whatever_the_host_module_read_each_time():
     equal = EqualCode()
     equal.add(ok(1, 5, read=("A", "B")), LAUNCH)
     equal.add(ok(2, 5, read=("A",)), LAUNCH)
-    result = equal.find(config(2, 6), build(), LAUNCH)
+    result = equal.find(FOUR, config(2, 6), build(), LAUNCH)
     assert result.shared_with == config(2, 5).digest
 
 

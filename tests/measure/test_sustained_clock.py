@@ -34,7 +34,6 @@ from harness.measure.kernels import process as kernel_process
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.process import DeviceWorker
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
-from harness.measure.measurer import sampling_of
 from harness.report.page import facts_of
 from harness.results import Store, writing
 from harness.results.view import read_results, the_one
@@ -233,7 +232,7 @@ def spec_of(folder, measure):
 def test_the_space_names_the_clock(tmp_path, measure, clock, device):
     spec = spec_of(tmp_path, measure)
     assert measuring_as(spec, backend_of(device)).clock == clock
-    assert sampling_of(spec, {"warmup_time_s": SUSTAINED_S}).warmup_time_s == SUSTAINED_S
+    assert spec.measure.sampling({"warmup_time_s": SUSTAINED_S}).warmup_time_s == SUSTAINED_S
 
 
 def test_times_of_two_clocks_are_of_two_environments(fake_here):

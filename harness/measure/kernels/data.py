@@ -22,9 +22,10 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.cuda.occupancy import observe_occupancy
 from harness.measure.device.host_module import HostModule, Steps, TrackedConfig
 from harness.measure.device.verify import NAN, Array, Tolerance, size_of
+from harness.measure.failures import outcome_of
 from harness.measure.occasions import SEARCH_SEED
 from harness.measure.process.child import ChildLost
-from harness.measure.trial.trial import Job, outcome_of
+from harness.measure.trial.trial import Job
 
 
 @dataclass

@@ -18,12 +18,12 @@ from harness.measure.device.clocks import SampleClocks, delay_randomly
 from harness.measure.device.device import Device
 from harness.measure.device.host_module import TrackedConfig
 from harness.measure.device.verify import FILLS, Array, Tolerance, describe_wrong, verify
+from harness.measure.failures import RunFailed
 from harness.measure.kernels.checks import CheckTime, bits_of, same_bytes, why_added, why_astray
 from harness.measure.kernels.data import KernelData, KernelJob, Twin
 from harness.measure.sensors.energy import LONGEST_LAUNCH, measure_energy
 from harness.measure.sensors.nvml import NO_SENSORS, Sensors, of_both
 from harness.measure.trial import trial
-from harness.measure.trial.trial import RunFailed
 
 BIT_EXACT = "bit_exact"
 """The observation of a configuration with a twin: 1 where its output equals the twin's, 0 where

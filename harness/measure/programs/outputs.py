@@ -20,8 +20,8 @@ from harness.core.records import Outcome, Value
 from harness.core.text import suggestion
 from harness.measure.device.host_module import load_host
 from harness.measure.device.verify import Tolerance, verify
+from harness.measure.failures import RunFailed
 from harness.measure.programs.sandbox import STDERR, STDOUT
-from harness.measure.trial.trial import RunFailed
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
 
 _TICK_S = 1e-9

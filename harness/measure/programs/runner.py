@@ -18,6 +18,7 @@ from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.modules import ImportsApart
 from harness.core.observations import UNTIMED
 from harness.core.records import Environment, Measurement, Outcome
+from harness.measure.failures import RunFailed, outcome_of
 from harness.measure.occasions import Block
 from harness.measure.process.child import is_from_outside
 from harness.measure.process.run_folder import require_room
@@ -43,7 +44,7 @@ from harness.measure.programs.sandbox import (
     end_programs_when_terminated,
 )
 from harness.measure.trial import trial
-from harness.measure.trial.trial import Job, RunFailed, outcome_of
+from harness.measure.trial.trial import Job
 from harness.space_file import ProgramPlan
 from harness.space_file.program import SEED_MARK
 

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from harness.core.errors import LaunchFailed, OutOfDeviceMemory
+from harness.core.errors import LaunchFailed
 from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE, WorstElement
 from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.measure.device.clocks import clock_error, run_sample
+from harness.measure.failures import RunFailed, outcome_of
 from harness.stats.timing import Sampling
 
 _LONGEST_WARMUP = 20
@@ -36,23 +37,6 @@ class Job:
     binary: Binary
     sampling: Sampling
     best_s: float | None = None
-
-
-class RunFailed(Exception):
-    """A run failed because of its configuration, with this outcome."""
-
-    def __init__(self, outcome: Outcome, message: str, worst: WorstElement | None = None) -> None:
-        super().__init__(message)
-        self.outcome = outcome
-        self.worst = worst
-
-
-def outcome_of(error: LaunchFailed | RunFailed) -> Outcome:
-    """Return the outcome of a configuration that raised this error."""
-    if isinstance(error, RunFailed):
-        return error.outcome
-    is_short = isinstance(error, OutOfDeviceMemory)
-    return Outcome.OUT_OF_MEMORY if is_short else Outcome.LAUNCH_FAILED
 
 
 class Runner(Protocol):
