@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.machine import find_program, notes, processor, usable_cores
@@ -72,10 +73,11 @@ class CommandBuild:
 
     def key(self, compiler: str) -> str:
         """Return the build cache's key under a compiler."""
+        parts = ["command", compiler, *self.words, "\x1e", *self.texts]
+        parts += [file.sha256 for file in self.files]
+        if self.device:
+            parts.append(self.device)
         digest = hashlib.sha256()
-        native = [self.device] if self.device else []
-        contents = (file.sha256 for file in self.files)
-        parts = ("command", compiler, *self.words, "\x1e", *self.texts, *contents, *native)
         for part in parts:
             digest.update(part.encode() + b"\x1f")
         return digest.hexdigest()
@@ -91,14 +93,17 @@ def command_build(
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
     options = [word for flag in flags for word in flag]
     files = spec.files_of(config)
-    passed = with_paths(options, files)
-    words = plan.build_words({**config, **problem}, passed) if plan.build else ()
-    is_native = any(map(_NATIVE.search, words))
+    words = plan.build_words({**config, **problem}, with_paths(options, files))
+    if not any(_NATIVE.search(word) for word in words):
+        device = ""
+    texts: list[str] = []
+    for source in plan.sources:
+        texts += [source.path.name, source.text, *source.includes.values()]
     return CommandBuild(
         words=words,
         options=tuple(options),
-        texts=tuple(t for s in plan.sources for t in (s.path.name, s.text, *s.includes.values())),
-        device=device if is_native else "",
+        texts=tuple(texts),
+        device=device,
         files=files,
         timeout_s=plan.model.limits.build_timeout_s,
     )
@@ -133,9 +138,7 @@ class CommandBackend:
         """Return the environment; raises BackendUnavailable where program.device fails, or the
         compiler is missing."""
         identity = self.identity
-        device = f"{processor() or platform.machine()}, {usable_cores()} cores"
-        if self.plan.model.device is not None:
-            device = self._named_device(self.plan.model.device)
+        device = self._device() or f"{processor() or platform.machine()}, {usable_cores()} cores"
         system = f"{platform.system()} {platform.machine()}"
         return Environment("command", device, system, platform.release(), identity, notes=notes())
 
@@ -143,13 +146,15 @@ class CommandBackend:
     def device_here(self) -> str:
         """The device that program.device names; empty without one, and where the command fails."""
         with contextlib.suppress(BackendUnavailable):
-            if self.plan.model.device is not None:
-                return self._named_device(self.plan.model.device)
+            return self._device()
         return ""
 
-    def _named_device(self, words: Sequence[str]) -> str:
+    def _device(self) -> str:
+        """Return the device that program.device names; empty without one."""
+        if self.plan.model.device is None:
+            return ""
         try:
-            return _answer(words, "program.device").splitlines()[0]
+            return _answer(self.plan.model.device, "program.device")[0]
         except BackendUnavailable as error:
             builds = f"`{command_line('check')} SPACE --compile N`"
             raise BackendUnavailable(f"{error}. {builds} needs no device: it only builds") from None
@@ -181,57 +186,58 @@ class CommandBackend:
                 f"program.build begins with `{name}`, which is not found; install it, or name "
                 "another compiler"
             )
-        named = f"{Path(path).name} {digest_of(Path(path))[:12]}"
+        version = ""
         if self.plan.model.version is not None:
-            return f"{_answer(self.plan.model.version, 'program.version').splitlines()[0]} {named}"
-        if "/" not in name:  # a script might do anything with --version
-            return f"{_version(path)} {named}".strip()
-        return named
+            version = _answer(self.plan.model.version, "program.version")[0]
+        elif "/" not in name:  # a script might do anything with --version
+            version = _version(path)
+        return f"{version} {Path(path).name} {digest_of(Path(path))[:12]}".strip()
 
     def compile(self, build: CommandBuild) -> Binary:
         """Build; raises BuildFailed with the compiler's log, or after a timeout."""
-        if not build.words:
-            return self._binary(build, b"", 0.0, "")
+        data = b""
+        log = ""
+        began_s = ended_s = time.perf_counter()
+        if build.words:
+            data, log = self._run(build)
+            ended_s = time.perf_counter()
+        executed = data or "\x1f".join(build.texts).encode()  # without a build the sources run
+        record = Build(
+            key=build.key(self.identity),
+            options=shlex.join(build.options),
+            compiler=self.identity,
+            compile_s=ended_s - began_s,
+            binary_sha256=executed_sha256(executed),
+            log=log,
+        )
+        return Binary(record, data)
+
+    def _run(self, build: CommandBuild) -> tuple[bytes, str]:
+        """Run the command; return the program and the log."""
+        timeout_s = build.timeout_s or BUILD_TIMEOUT_S
         with tempfile.TemporaryDirectory(prefix="harness-build-") as folder:
             made, logs = Path(folder, "made"), Path(folder, "logs")
             made.mkdir()
             logs.mkdir()
-            begin_s = time.perf_counter()
-            data, log = self._run(build, made, logs)
-            return self._binary(build, data, time.perf_counter() - begin_s, log)
-
-    def _run(self, build: CommandBuild, made: Path, logs: Path) -> tuple[bytes, str]:
-        output = made / "program"
-        timeout_s = build.timeout_s or BUILD_TIMEOUT_S
-        try:
-            result = run_filled(self.plan, build.words, output, (made, logs), timeout_s)
-        except CannotStart as error:
-            raise BuildFailed(str(error)) from None
-        log = with_marks(_log(logs, made), build.files)
-        if result.status != 0:
-            late = f"did not finish within {timeout_s:g} s and was killed; {_MORE_TIME}"
-            how = late if result.status is None else result.description
-            raise BuildFailed(f"the build {how}\n{log}".strip())
-        if not output.is_file():
-            raise BuildFailed(f"the build succeeded, but did not write {{output}}\n{log}".strip())
+            output = made / "program"
+            try:
+                result = run_filled(self.plan, build.words, output, (made, logs), timeout_s)
+            except CannotStart as error:
+                raise BuildFailed(str(error)) from None
+            log = with_marks(_log(logs, made), build.files)
+            if result.status != 0:
+                how = result.description
+                if result.status is None:
+                    how = f"did not finish within {timeout_s:g} s and was killed; {_MORE_TIME}"
+                raise BuildFailed(f"the build {how}\n{log}".strip())
+            if not output.is_file():
+                raise BuildFailed(
+                    f"the build succeeded, but did not write {{output}}\n{log}".strip()
+                )
+            data = output.read_bytes()
         if self.compiler is not None:
             require_obeyed(self.compiler, log)
-        return output.read_bytes(), log
-
-    def _binary(self, build: CommandBuild, data: bytes, compile_s: float, log: str) -> Binary:
-        # Without a build, the sources themselves run.
-        texts = "\x1f".join(build.texts).encode()
-        return Binary(
-            Build(
-                key=build.key(self.identity),
-                options=shlex.join(build.options),
-                compiler=self.identity,
-                compile_s=compile_s,
-                binary_sha256=executed_sha256(data or texts),
-                log=log,
-            ),
-            data,
-        )
+        return data, log
 
 
 def run_filled(
@@ -240,7 +246,7 @@ def run_filled(
     program: Path,
     folders: tuple[Path, Path],
     deadline_s: float,
-    variables: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> CommandResult:
     """Run a command of a plan within its limits, with the program's path in place of OUTPUT_MARK.
 
@@ -276,9 +282,8 @@ def home_advice(plan: ProgramPlan) -> str:
 
 def _log(logs: Path, made: Path) -> str:
     """Return the streams of a command, errors first, without the temporary folder."""
-    written = (_read_text(logs / name) for name in (STDERR, STDOUT))
-    log = "\n".join(text.strip() for text in written if text.strip())
-    log = log.replace(f"{made}/", "").replace(str(made), ".")
+    written = [_read_text(logs / name).strip() for name in (STDERR, STDOUT)]
+    log = "\n".join(filter(None, written)).replace(f"{made}/", "").replace(str(made), ".")
     return log if len(log) <= _MOST_LOG else f"{log[:_MOST_LOG]}\n..."
 
 
@@ -290,13 +295,14 @@ def _read_text(path: Path) -> str:
 def _version(path: str) -> str:
     """Return the line with the version of a program; empty without one."""
     with contextlib.suppress(BackendUnavailable):
-        lines = _answer([path, "--version"], "program.version").splitlines()
-        return next((line.strip() for line in lines if re.search(r"\d\.\d", line)), "")
+        for line in _answer([path, "--version"], "program.version"):
+            if re.search(r"\d\.\d", line):
+                return line.strip()
     return ""
 
 
-def _answer(words: Sequence[str], key: str) -> str:
-    """Return the output of a command, which must print something; raises BackendUnavailable."""
+def _answer(words: Sequence[str], key: str) -> list[str]:
+    """Return the lines that a command prints, one or more; raises BackendUnavailable."""
     with tempfile.TemporaryDirectory(prefix="harness-ask-") as folder:
         path = Path(folder)
         try:
@@ -307,7 +313,7 @@ def _answer(words: Sequence[str], key: str) -> str:
         if result.status != 0:
             printed += _read_text(path / STDERR)
     printed = printed.strip()
-    if result.status != 0 or not printed:
-        reason = f" and printed: {printed[:300]}" if printed else " and printed nothing"
-        raise BackendUnavailable(f"{key}: `{shlex.join(words)}` {result.description}{reason}")
-    return printed
+    if result.status == 0 and printed:
+        return printed.splitlines()
+    reason = f"printed: {printed[:300]}" if printed else "printed nothing"
+    raise BackendUnavailable(f"{key}: `{shlex.join(words)}` {result.description} and {reason}")

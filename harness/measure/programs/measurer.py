@@ -23,7 +23,7 @@ from harness.measure.flags import fitted_to_program
 from harness.measure.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.programs.building import CommandBuild, backend_of, command_build
-from harness.measure.programs.trial import ProgramJob, ProgramWorker
+from harness.measure.programs.trial import Launched, ProgramJob, ProgramWorker
 from harness.measure.sensors.nvml import energy_notices
 from harness.space import Space
 from harness.space_file import Spec
@@ -117,8 +117,7 @@ class ProgramMeasurer:
         self._has_measured = True
         if isinstance(job, Measurement):
             return job
-        launched = job.words, job.variables
-        measured = self._equal.find(problem, config, job.binary.build, launched)
+        measured = self._equal.find(problem, config, job.binary.build, job.launched)
         if measured is not None:
             return measured
         timeout_s = job.timeout_s + _GRACE_S
@@ -129,7 +128,7 @@ class ProgramMeasurer:
                 )
         except ChildLost as lost:
             measured = _lost(job, lost)
-        self._equal.add(measured, launched)
+        self._equal.add(measured, job.launched)
         return measured
 
     def measure_interleaved(
@@ -198,14 +197,12 @@ class ProgramMeasurer:
             binary = self._builds.finish(self._program(space, problem, config))
         except BuildFailed as error:
             return Measurement(config, problem, Outcome.BUILD_FAILED, message=str(error))
-        words, variables = self._launched(problem, config)
         return ProgramJob(
             config=config,
             input=problem,
             binary=binary,
             plan=self._plan,
-            words=words,
-            variables=variables,
+            launched=self._launched(problem, config),
             sampling=self._sampling,
             timeout_s=self._spec.measure.timeout_s,
             reference=self._references.get(problem),
@@ -215,9 +212,7 @@ class ProgramMeasurer:
         device = self.environment.device if self._plan.model.device is not None else ""
         return command_build(self._spec, space, config, problem, device)
 
-    def _launched(
-        self, problem: Input, config: Config
-    ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    def _launched(self, problem: Input, config: Config) -> Launched:
         """Return the words and the variables of the runs of a configuration."""
         values = {**config, **problem}
         return self._plan.run_words(values), self._plan.variables(values)

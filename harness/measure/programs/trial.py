@@ -12,8 +12,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,22 +62,24 @@ _CLOCKS_APART = 1.05
 _CLOCKS_APART_S = 1e-3
 """The seconds that a program reports may exceed those of its process by so much."""
 
+Launched = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+"""The words of a command, and the names and texts of its variables."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramJob:
     """What the measurement of a configuration on an input needs.
 
-    `words` and `variables` are those of its runs, which take `timeout_s` at most in all. The
-    outputs must equal the `reference`; None where nothing, a file or check() decides, and for the
-    runs of the default that take it.
+    `launched` are the words and the variables of its runs, which take `timeout_s` at most in all.
+    The outputs must equal the `reference`; None where nothing, a file or check() decides, and for
+    the runs of the default that take it.
     """
 
     config: Config
     input: Input
     binary: Binary
     plan: ProgramPlan
-    words: tuple[str, ...]
-    variables: tuple[tuple[str, str], ...]
+    launched: Launched
     sampling: Sampling
     timeout_s: float
     reference: bytes | None
@@ -99,16 +100,16 @@ class ProgramWorker:
         """Measure one configuration: warm up, then sample until enough. `best_s` is the time of the
         best so far. Raises HostModuleError.
         """
-        with self._begun(job) as trial:
-            try:
-                trial.warm_up()
-                while True:
-                    trial.sample()
-                    reason = job.sampling.stop(trial.samples_s, best_s)
-                    if reason is not None:
-                        return trial.succeeded(reason)
-            except (LaunchFailed, RunFailed) as error:
-                return trial.failed(error)
+        trial = self._begin(job)
+        try:
+            trial.warm_up()
+            while True:
+                trial.sample()
+                reason = job.sampling.stop(trial.samples_s, best_s)
+                if reason is not None:
+                    return trial.succeeded(reason)
+        except (LaunchFailed, RunFailed) as error:
+            return trial.failed(error)
 
     def measure_interleaved(self, jobs: Sequence[ProgramJob], block: Block) -> list[Measurement]:
         """Take one sample of each configuration per round, so that drift affects all alike.
@@ -116,16 +117,15 @@ class ProgramWorker:
         The order in each round is random: no configuration always follows the same other one, or
         meets the same phase of a disturbance. One that fails drops out. Raises HostModuleError.
         """
-        with ExitStack() as stack:
-            trials = [stack.enter_context(self._begun(job)) for job in jobs]
-            if block.order == 0:  # each run is a new process: later occasions need no warm-up
-                for trial in trials:
-                    trial.attempt(trial.warm_up)
-            rng = random.Random(block.order)
-            for _ in range(block.rounds):
-                for trial in rng.sample(trials, len(trials)):
-                    trial.attempt(trial.sample)
-            return [trial.failure or trial.succeeded(StopReason.INTERLEAVED) for trial in trials]
+        trials = [self._begin(job) for job in jobs]
+        if block.order == 0:  # each run is a new process: later occasions need no warm-up
+            for trial in trials:
+                trial.attempt(trial.warm_up)
+        rng = random.Random(block.order)
+        for _ in range(block.rounds):
+            for trial in rng.sample(trials, len(trials)):
+                trial.attempt(trial.sample)
+        return [trial.failure or trial.succeeded(StopReason.INTERLEAVED) for trial in trials]
 
     def take_reference(self, job: ProgramJob) -> bytes | None:
         """Run the default configuration twice; return its output, None where no other is compared
@@ -136,11 +136,11 @@ class ProgramWorker:
         """
         verify = job.plan.verify
         default = f"the default configuration ({job.config})"
+        trial = self._begin(job)
         try:
-            with self._begun(job) as trial:
-                trial.run()
-                reference = trial.output
-                trial.run()
+            trial.run()
+            reference = trial.output
+            trial.run()
         except (LaunchFailed, RunFailed) as error:
             advice = home_advice(job.plan) if isinstance(error, RunFailed) else ""
             raise HostModuleError(
@@ -158,12 +158,10 @@ class ProgramWorker:
             ) from None
         return reference
 
-    @contextmanager
-    def _begun(self, job: ProgramJob) -> Iterator[_Trial]:
-        """Begin a trial in a folder of its own, which is removed afterwards."""
+    def _begin(self, job: ProgramJob) -> _Trial:
+        """Let check() import what lies in the space's folder; raises HostModuleError."""
         self._imports.turn_to(job.plan.folder)
-        with tempfile.TemporaryDirectory(prefix="program-", ignore_cleanup_errors=True) as folder:
-            yield _Trial(job, Path(folder))
+        return _Trial(job)
 
 
 class _KilledFromOutside(RunFailed):
@@ -177,13 +175,12 @@ class _Trial:
     others may come between them.
     """
 
-    def __init__(self, job: ProgramJob, folder: Path) -> None:
+    def __init__(self, job: ProgramJob) -> None:
         """Raises HostModuleError where the module with check() cannot be loaded."""
         self.samples_s: list[float] = []
         self.output = b""
         self.failure: Measurement | None = None
         self._job = job
-        self._folder = folder
         self._warmup_s: list[float] = []
         self._wall_s = 0.0
         self._processes: list[CommandResult] = []  # of the samples
@@ -218,12 +215,13 @@ class _Trial:
 
     def failed(self, error: LaunchFailed | RunFailed) -> Measurement:
         """Return the measurement of a configuration that failed."""
+        worst = error.worst if isinstance(error, RunFailed) else None
         return Measurement(
             self._job.config,
             self._job.input,
             outcome_of(error),
             build=self._job.binary.build,
-            worst_element=error.worst if isinstance(error, RunFailed) else None,
+            worst_element=worst,
             message=str(error),
             warmup_s=tuple(self._warmup_s),
             wall_s=self._wall_s,
@@ -267,9 +265,9 @@ class _Trial:
         while True:
             began_s = time.perf_counter()
             try:
-                # What a program has protected stays, until the command removes its folder.
+                # What a program has protected stays until harness ends.
                 with tempfile.TemporaryDirectory(
-                    prefix="run-", dir=self._folder, ignore_cleanup_errors=True
+                    prefix="run-", ignore_cleanup_errors=True
                 ) as folder:
                     return self._run_in(Path(folder))
             except (RunFailed, LaunchFailed) as error:
@@ -296,9 +294,10 @@ class _Trial:
         program.write_bytes(job.binary.data)
         program.chmod(0o700)
         seed = secrets.randbelow(1 << 31)
-        words = [word.replace(SEED_MARK, str(seed)) for word in job.words]
+        marked_words, marked_texts = job.launched
+        words = [word.replace(SEED_MARK, str(seed)) for word in marked_words]
         variables = home_variables(home)
-        for name, text in job.variables:
+        for name, text in marked_texts:
             variables[name] = text.replace(SEED_MARK, str(seed))
         left_s = max(0.0, job.timeout_s - self._wall_s)
         deadline_s = min(left_s, plan.model.limits.deadline_s or left_s)
