@@ -39,6 +39,10 @@ from harness.space_file.program import OUTPUT_MARK, digest_of
 
 BUILD_TIMEOUT_S = 120.0
 _ASK_TIMEOUT_S = 30.0
+
+WORK = "work"
+"""The folder of a command, inside of the one that is made for it."""
+
 _MORE_TIME = (
     "give it more with `program: {limits: {build_timeout_s: SECONDS}}`, and tune with --fresh"
 )
@@ -197,16 +201,17 @@ class CommandBackend:
         """Build; raises BuildFailed with the compiler's log, or after a timeout."""
         data = b""
         log = ""
-        began_s = ended_s = time.perf_counter()
+        compile_s = 0.0
         if build.words:
+            began_s = time.perf_counter()
             data, log = self._run(build)
-            ended_s = time.perf_counter()
+            compile_s = time.perf_counter() - began_s
         executed = data or "\x1f".join(build.texts).encode()  # without a build the sources run
         record = Build(
             key=build.key(self.identity),
             options=shlex.join(build.options),
             compiler=self.identity,
-            compile_s=ended_s - began_s,
+            compile_s=compile_s,
             binary_sha256=executed_sha256(executed),
             log=log,
         )
@@ -215,16 +220,15 @@ class CommandBackend:
     def _run(self, build: CommandBuild) -> tuple[bytes, str]:
         """Run the command; return the program and the log."""
         timeout_s = build.timeout_s or BUILD_TIMEOUT_S
-        with tempfile.TemporaryDirectory(prefix="harness-build-") as folder:
-            made, logs = Path(folder, "made"), Path(folder, "logs")
-            made.mkdir()
-            logs.mkdir()
-            output = made / "program"
+        with tempfile.TemporaryDirectory(prefix="harness-build-") as temporary:
+            folder = Path(temporary)
+            output = folder / WORK / "program"
+            output.parent.mkdir()
             try:
-                result = run_filled(self.plan, build.words, output, (made, logs), timeout_s)
+                result = run_filled(self.plan, build.words, output, folder, timeout_s)
             except CannotStart as error:
                 raise BuildFailed(str(error)) from None
-            log = with_marks(_log(logs, made), build.files)
+            log = with_marks(_log(folder), build.files)
             if result.status != 0:
                 how = result.description
                 if result.status is None:
@@ -244,21 +248,21 @@ def run_filled(
     plan: ProgramPlan,
     words: Sequence[str],
     program: Path,
-    folders: tuple[Path, Path],
+    folder: Path,
     deadline_s: float,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> CommandResult:
     """Run a command of a plan within its limits, with the program's path in place of OUTPUT_MARK.
 
-    It runs in the first of `folders`, and its streams are in the second one. A first word with a
-    slash is relative to the space's folder. Raises CannotStart.
+    It runs in the folder WORK of `folder`, which gets its streams. A first word with a slash is
+    relative to the space's folder. Raises CannotStart.
     """
     filled = [word.replace(OUTPUT_MARK, str(program)) for word in words]
     if "/" in filled[0]:
         filled[0] = str((plan.folder / filled[0]).absolute())
     limits = plan.model.limits
     bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
-    return run_command(filled, *folders, bounds, variables)
+    return run_command(filled, folder / WORK, folder, bounds, variables)
 
 
 def home_variables(home: Path) -> dict[str, str]:
@@ -280,10 +284,11 @@ def home_advice(plan: ProgramPlan) -> str:
     )
 
 
-def _log(logs: Path, made: Path) -> str:
+def _log(folder: Path) -> str:
     """Return the streams of a command, errors first, without the temporary folder."""
-    written = [_read_text(logs / name).strip() for name in (STDERR, STDOUT)]
-    log = "\n".join(filter(None, written)).replace(f"{made}/", "").replace(str(made), ".")
+    texts = [_read_text(folder / name).strip() for name in (STDERR, STDOUT)]
+    log = "\n".join(filter(None, texts))
+    log = log.replace(f"{folder / WORK}/", "").replace(str(folder / WORK), ".")
     return log if len(log) <= _MOST_LOG else f"{log[:_MOST_LOG]}\n..."
 
 

@@ -52,7 +52,6 @@ class ProgramMeasurer:
         self.notices = energy_notices(spec.measure.energy, _NO_ENERGY)
         self._spec = spec
         self._plan = backend.plan
-        self._sampling = spec.measure.sampling()
         self._references: dict[Input, bytes | None] = {}
         self._equal = EqualCode()
         self._has_measured = False
@@ -203,7 +202,7 @@ class ProgramMeasurer:
             binary=binary,
             plan=self._plan,
             launched=self._launched(problem, config),
-            sampling=self._sampling,
+            sampling=self._spec.measure.sampling(),
             timeout_s=self._spec.measure.timeout_s,
             reference=self._references.get(problem),
         )

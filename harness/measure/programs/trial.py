@@ -34,6 +34,7 @@ from harness.measure.occasions import Block
 from harness.measure.process.child import is_from_outside
 from harness.measure.process.run_folder import require_room
 from harness.measure.programs.building import (
+    WORK,
     CommandBackend,
     home_advice,
     home_variables,
@@ -283,7 +284,7 @@ class _Trial:
         """Return the same of a run in this folder, which a `_KilledFromOutside` may end."""
         job = self._job
         plan = job.plan
-        written = Written(folder / "work", folder)
+        written = Written(folder / WORK, folder)
         written.folder.mkdir()
         for path in plan.files_for(job.input):
             shutil.copy(path, written.folder)
@@ -301,9 +302,8 @@ class _Trial:
             variables[name] = text.replace(SEED_MARK, str(seed))
         left_s = max(0.0, job.timeout_s - self._wall_s)
         deadline_s = min(left_s, plan.model.limits.deadline_s or left_s)
-        folders = written.folder, written.streams
         try:
-            process = run_filled(plan, words, program, folders, deadline_s, variables)
+            process = run_filled(plan, words, program, folder, deadline_s, variables)
         except CannotStart as error:
             raise LaunchFailed(str(error)) from None
         self._check_end(process, written, deadline_s)
