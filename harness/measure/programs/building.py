@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.machine import find_program, notes, processor, usable_cores
@@ -90,8 +89,8 @@ class CommandBuild:
 def command_build(
     spec: Spec, space: Space, config: Config, problem: Input, device: str = ""
 ) -> CommandBuild:
-    """Return what is built for a configuration of a program; features count where the build names
-    them, and the device where the build is for the one that is here."""
+    """Return what is built for a configuration of a program. Features count where the build names
+    them, and the device where a word says native."""
     plan = backend_of(spec).plan
     # Sorted flag by flag, for the build cache: the words of one flag stay in their order.
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
@@ -225,7 +224,7 @@ class CommandBackend:
             output = folder / WORK / "program"
             output.parent.mkdir()
             try:
-                result = run_filled(self.plan, build.words, output, folder, timeout_s)
+                result = run_filled(self.plan, build.words, output, folder, timeout_s, {})
             except CannotStart as error:
                 raise BuildFailed(str(error)) from None
             log = with_marks(_log(folder), build.files)
@@ -250,7 +249,7 @@ def run_filled(
     program: Path,
     folder: Path,
     deadline_s: float,
-    variables: Mapping[str, str] = MappingProxyType({}),
+    variables: Mapping[str, str],
 ) -> CommandResult:
     """Run a command of a plan within its limits, with the program's path in place of OUTPUT_MARK.
 
@@ -270,7 +269,11 @@ def home_variables(home: Path) -> dict[str, str]:
 
     A run could otherwise leave files at home for later runs, also for those of the default.
     """
-    return dict.fromkeys(("HOME", *filter(_IN_HOME.fullmatch, os.environ)), str(home))
+    variables = {"HOME": str(home)}
+    for name in os.environ:
+        if _IN_HOME.fullmatch(name):
+            variables[name] = str(home)
+    return variables
 
 
 def home_advice(plan: ProgramPlan) -> str:

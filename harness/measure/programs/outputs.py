@@ -176,12 +176,12 @@ class Expected:
     verify: ProgramVerify
     time: TimeFrom
 
-    def check(self, found: bytes) -> None:
+    def check(self, output: bytes) -> None:
         """Compare an output; raises WrongOutput where it differs."""
         if self.verify.dtype is None:
-            self._check_text(self._plain(found), self._plain(self.content))
+            self._check_text(self._plain(output), self._plain(self.content))
         else:
-            self._check_numbers(found, np.dtype(self.verify.dtype))
+            self._check_numbers(output, np.dtype(self.verify.dtype))
 
     def _plain(self, content: bytes) -> str:
         """Return the text without its time and without the ignored lines."""
@@ -192,13 +192,13 @@ class Expected:
         # Blank lines in their place, so that the others keep their line numbers.
         return "\n".join("" if ignored.search(line) else line for line in text.splitlines())
 
-    def _check_text(self, found: str, expected: str) -> None:
-        if found == expected:
+    def _check_text(self, text: str, expected: str) -> None:
+        if text == expected:
             return
         name = self.verify.output
-        if _words(found) != _words(expected):
-            raise WrongOutput(_first_difference(name, found, expected))
-        numbers = list(_NUMBER.finditer(found))
+        if _words(text) != _words(expected):
+            raise WrongOutput(_first_difference(name, text, expected))
+        numbers = list(_NUMBER.finditer(text))
         wanted = _NUMBER.findall(expected)
         pairs = zip(numbers, wanted, strict=True)
         excess = [self._excess(number[0], want) for number, want in pairs]
@@ -213,10 +213,10 @@ class Expected:
             found=_parsed(numbers[index][0]),
             expected=want,
             tolerance=self._allowed(want),
-            wrong_count=len([number for number in excess if number > 0]),
+            wrong_count=len([distance for distance in excess if distance > 0]),
             count=len(excess),
         )
-        position = _position(found, numbers[index].end())
+        position = _position(text, numbers[index].end())
         difference = str(worst).removeprefix(f"{name}[{index}] ")
         raise WrongOutput(f"{position} of {name} {difference}", worst)
 
@@ -226,30 +226,30 @@ class Expected:
             return 0.0
         return (self.verify.atol or 0.0) + (self.verify.rtol or 0.0) * abs(expected)
 
-    def _excess(self, found: str, expected: str) -> float:
+    def _excess(self, number: str, expected: str) -> float:
         """Return how far a number is outside its tolerance; at most 0 for a right one.
 
         Numbers beyond all floats are right if equally spelled.
         """
-        got, want = _parsed(found), _parsed(expected)
-        if found == expected or (got == want and math.isfinite(want)):
+        got, want = _parsed(number), _parsed(expected)
+        if number == expected or (got == want and math.isfinite(want)):
             return 0.0
         if math.isfinite(got) and math.isfinite(want):
             allowed = self._allowed(want)
             rounding = _ROUNDING * (abs(got) + abs(want)) if allowed else 0.0
             return abs(got - want) - allowed - rounding
         # Both may be nan, or the same infinity.
-        is_equal = str(got) == str(want) and not re.search(r"\d", found + expected)
+        is_equal = str(got) == str(want) and not re.search(r"\d", number + expected)
         return 0.0 if is_equal else math.inf
 
-    def _check_numbers(self, found: bytes, dtype: np.dtype[Any]) -> None:
+    def _check_numbers(self, output: bytes, dtype: np.dtype[Any]) -> None:
         name = self.verify.output
-        if len(found) != len(self.content) or len(found) % dtype.itemsize:
+        if len(output) != len(self.content) or len(output) % dtype.itemsize:
             raise WrongOutput(
-                f"{name} has {len(found):,} bytes, expected {len(self.content):,}, "
+                f"{name} has {len(output):,} bytes, expected {len(self.content):,}, "
                 f"of {dtype.itemsize} for each {dtype}"
             )
-        got, want = np.frombuffer(found, dtype), np.frombuffer(self.content, dtype)
+        got, want = np.frombuffer(output, dtype), np.frombuffer(self.content, dtype)
         tolerance = Tolerance(self.verify.rtol, self.verify.atol)
         worst = verify({name: got}, {name: want}, tolerance)
         if worst is not None:
@@ -266,16 +266,16 @@ def _parsed(text: str) -> float:
     return int(text) if re.fullmatch(r"[-+]?\d{1,300}", text) else float(text)
 
 
-def _first_difference(name: str, found: str, expected: str) -> str:
+def _first_difference(name: str, text: str, expected: str) -> str:
     """Say where the words of two texts differ first."""
     words = expected.split()
-    for got, want in zip(re.finditer(r"\S+", found), words, strict=False):
+    for got, want in zip(re.finditer(r"\S+", text), words, strict=False):
         if _words(got[0]) != _words(want):
             return (
-                f"{_position(found, got.end())} of {name} is `{_shortened(got[0])}`, "
+                f"{_position(text, got.end())} of {name} is `{_shortened(got[0])}`, "
                 f"expected `{_shortened(want)}`"
             )
-    return f"{name} has {len(found.split()):,} words, expected {len(words):,}"
+    return f"{name} has {len(text.split()):,} words, expected {len(words):,}"
 
 
 def _position(text: str, end: int) -> str:

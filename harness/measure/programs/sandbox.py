@@ -101,9 +101,9 @@ def _children() -> set[int]:
             children = Path(f"/proc/self/task/{task}/children").read_text()
             process_ids.update(map(int, children.split()))
     except OSError:  # a kernel without these lists
-        own = str(os.getpid())
+        parent = str(os.getpid())
         pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
-        return {pid for pid in pids if _status_field(pid, _PARENT) == own}
+        return {pid for pid in pids if _status_field(pid, _PARENT) == parent}
     return process_ids
 
 
