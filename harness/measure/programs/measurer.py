@@ -208,6 +208,7 @@ class ProgramMeasurer:
         )
 
     def _program(self, space: Space, problem: Input, config: Config) -> CommandBuild:
+        """Return what is built for a configuration."""
         device = self.environment.device if self._plan.model.device is not None else ""
         return command_build(self._spec, space, config, problem, device)
 

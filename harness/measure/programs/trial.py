@@ -72,8 +72,8 @@ class ProgramJob:
     """What the measurement of a configuration on an input needs.
 
     `launched` are the words and the variables of its runs, which take `timeout_s` at most in all.
-    The outputs must equal the `reference`; None where nothing, a file or check() decides, and for
-    the runs of the default that take it.
+    The outputs must equal the `reference`. It is None where a file, check() or nothing decides
+    what is right, and for the runs that take it.
     """
 
     config: Config
@@ -170,10 +170,9 @@ class _KilledFromOutside(RunFailed):
 
 
 class _Trial:
-    """The runs of one configuration so far.
+    """The runs of one configuration so far, and the `output` of the last one.
 
-    `output` is that of the last run. The seconds of a trial are those of its runs, since runs of
-    others may come between them.
+    `_wall_s` counts the seconds of these runs alone: runs of others may come between them.
     """
 
     def __init__(self, job: ProgramJob) -> None:
@@ -186,7 +185,6 @@ class _Trial:
         self._wall_s = 0.0
         self._processes: list[CommandResult] = []  # of the samples
         plan = job.plan
-        self._is_compared = plan.host is None and plan.verify.against != "nothing"
         self._checker = None if plan.host is None else Checker(plan.host)
         file = plan.expected_file(job.input)
         expected = job.reference if file is None else file.read_bytes()
@@ -207,7 +205,7 @@ class _Trial:
         self._processes.append(process)
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Take a step, unless one has failed before; a failure ends the trial."""
+        """Take a step, unless the trial has failed; a failure becomes its outcome."""
         if self.failure is None:
             try:
                 step()
@@ -273,7 +271,8 @@ class _Trial:
                     return self._run_in(Path(folder))
             except (RunFailed, LaunchFailed) as error:
                 require_room()
-                # Who kills a run says nothing of the configuration, unless it happens again.
+                # A run that was killed from outside says nothing of the configuration, unless
+                # it happens again.
                 if is_again or not isinstance(error, _KilledFromOutside):
                     raise
                 is_again = True
@@ -281,7 +280,7 @@ class _Trial:
                 self._wall_s += time.perf_counter() - began_s
 
     def _run_in(self, folder: Path) -> tuple[float, CommandResult]:
-        """Return the same of a run in this folder, which a `_KilledFromOutside` may end."""
+        """Run and verify once, in this folder; raises _KilledFromOutside as well."""
         job = self._job
         plan = job.plan
         written = Written(folder / WORK, folder)
@@ -347,8 +346,9 @@ class _Trial:
 
     def _verify(self, written: Written, seed: int) -> None:
         """Compare and check what a run wrote; raise WrongOutput."""
-        if self._is_compared:
-            self.output = written.content(self._job.plan.verify.output)
+        verify = self._job.plan.verify
+        if verify.against == "baseline" or self._expected is not None:
+            self.output = written.content(verify.output)
         if self._expected is not None:
             self._expected.check(self.output)
         if self._checker is not None:
