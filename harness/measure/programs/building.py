@@ -94,7 +94,9 @@ def command_build(
     plan = backend_of(spec).plan
     # Sorted flag by flag, for the build cache: the words of one flag stay in their order.
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
-    options = [word for flag in flags for word in flag]
+    options: list[str] = []
+    for flag in flags:
+        options += flag
     files = spec.files_of(config)
     words = plan.build_words({**config, **problem}, with_paths(options, files))
     if not any(_NATIVE.search(word) for word in words):
