@@ -40,19 +40,37 @@ measure: {repeats: 2, min_repeats: 2, warmup: 1}
 
 
 @pytest.fixture
-def opened(tmp_path, monkeypatch):
-    """A measurer of programs that are copies of one script, whatever A is; their space; and what
-    returns the lines of a journal: the values of A that were built, those of B that were run."""
+def write(tmp_path, monkeypatch):
+    """Writes the space of programs that are copies of one script, whatever A is, with texts
+    replaced."""
     measure_programs_here(monkeypatch)
     program = PROGRAM.replace("JOURNAL_OF_RUNS", str(tmp_path / "run"))
     (tmp_path / "program.sh").write_text(program)
     compiler = COMPILER.replace("JOURNAL", str(tmp_path / "built"))
     (tmp_path / "compiler.sh").write_text(compiler)
-    text = SPACE.replace("FOLDER", str(tmp_path))
-    (tmp_path / "space.yaml").write_text(text)
-    spec = load_spec(tmp_path / "space.yaml")
+
+    def written(*changes):
+        text = SPACE.replace("FOLDER", str(tmp_path))
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / "space.yaml").write_text(text)
+        return load_spec(tmp_path / "space.yaml")
+
+    return written
+
+
+def space_of(measurer, spec):
+    return ConstrainedSpace.of(spec, GIVEN, measurer.limits, measurer.compiler)
+
+
+@pytest.fixture
+def opened(write, tmp_path):
+    """A measurer of the space, and the space; and what returns the lines of a journal: the values
+    of A that were built, those of B that were run."""
+    spec = write()
     with closing(ProgramMeasurer(spec)) as measurer:
-        space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, measurer.compiler)
+        space = space_of(measurer, spec)
         yield measurer, space, lambda name: (tmp_path / name).read_text().split()
 
 
@@ -71,11 +89,21 @@ def test_the_first_configuration_of_a_command_is_built_alone(opened):
     assert sorted(journal("built")) == ["0", "1", "2"]
 
 
-def test_equal_code_shares_an_earlier_measurement(opened):
+def test_a_native_build_is_that_of_the_named_device(write):
+    keys = set()
+    for device in ("A100", "H100"):
+        named = "  time: wall", f"  time: wall\n  device: [echo, {device}]"
+        spec = write(('"{A}"]', '"{A}", -arch=native]'), named)
+        with closing(ProgramMeasurer(spec)) as measurer:
+            found = measurer.measure(space_of(measurer, spec), GIVEN, config(0), None)
+        keys.add(found.build.key)
+    assert len(keys) == 2
+
+
+def test_equal_code_shares_an_earlier_measurement(opened, write):
     measurer, space, _ = opened
     earlier = measurer.measure(space, GIVEN, config(1), None)
-    spec = load_spec(measurer._spec.path)
-    with closing(ProgramMeasurer(spec)) as later:
+    with closing(ProgramMeasurer(write())) as later:
         later.recall(GIVEN, [earlier])
         shared = later.measure(space, GIVEN, config(2), None)
         other = later.measure(space, GIVEN, config(2, b=1), None)
