@@ -96,6 +96,6 @@ def measure_programs_here(monkeypatch):
     """Let this process build and run programs, which takes no time to start."""
     for module in ("programs.measurer", "builds.queue"):
         monkeypatch.setattr(f"harness.measure.{module}.Child", HereChild)
-    for module in ("building", "runner"):
+    for module in ("building", "trial"):
         ends = f"harness.measure.programs.{module}.end_programs_when_terminated"
         monkeypatch.setattr(ends, lambda: None)

@@ -38,6 +38,10 @@ from harness.space_file.program import OUTPUT_MARK, digest_of
 
 BUILD_TIMEOUT_S = 120.0
 _ASK_TIMEOUT_S = 30.0
+
+WORK = "work"
+"""The folder of a command, inside of the one that is made for it."""
+
 _MORE_TIME = (
     "give it more with `program: {limits: {build_timeout_s: SECONDS}}`, and tune with --fresh"
 )
@@ -72,10 +76,11 @@ class CommandBuild:
 
     def key(self, compiler: str) -> str:
         """Return the build cache's key under a compiler."""
+        parts = ["command", compiler, *self.words, "\x1e", *self.texts]
+        parts += [file.sha256 for file in self.files]
+        if self.device:
+            parts.append(self.device)
         digest = hashlib.sha256()
-        native = [self.device] if self.device else []
-        contents = (file.sha256 for file in self.files)
-        parts = ("command", compiler, *self.words, "\x1e", *self.texts, *contents, *native)
         for part in parts:
             digest.update(part.encode() + b"\x1f")
         return digest.hexdigest()
@@ -84,21 +89,26 @@ class CommandBuild:
 def command_build(
     spec: Spec, space: Space, config: Config, problem: Input, device: str = ""
 ) -> CommandBuild:
-    """Return what is built for a configuration of a program; features count where the build names
-    them, and the device where the build is for the one that is here."""
+    """Return what is built for a configuration of a program. Features count where the build names
+    them, and the device where a word says native."""
     plan = backend_of(spec).plan
     # Sorted flag by flag, for the build cache: the words of one flag stay in their order.
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
-    options = [word for flag in flags for word in flag]
+    options: list[str] = []
+    for flag in flags:
+        options += flag
     files = spec.files_of(config)
-    passed = with_paths(options, files)
-    words = plan.build_words({**config, **problem}, passed) if plan.build else ()
-    is_native = any(map(_NATIVE.search, words))
+    words = plan.build_words({**config, **problem}, with_paths(options, files))
+    if not any(_NATIVE.search(word) for word in words):
+        device = ""
+    texts: list[str] = []
+    for source in plan.sources:
+        texts += [source.path.name, source.text, *source.includes.values()]
     return CommandBuild(
         words=words,
         options=tuple(options),
-        texts=tuple(t for s in plan.sources for t in (s.path.name, s.text, *s.includes.values())),
-        device=device if is_native else "",
+        texts=tuple(texts),
+        device=device,
         files=files,
         timeout_s=plan.model.limits.build_timeout_s,
     )
@@ -133,9 +143,7 @@ class CommandBackend:
         """Return the environment; raises BackendUnavailable where program.device fails, or the
         compiler is missing."""
         identity = self.identity
-        device = f"{processor() or platform.machine()}, {usable_cores()} cores"
-        if self.plan.model.device is not None:
-            device = self._named_device(self.plan.model.device)
+        device = self._device() or f"{processor() or platform.machine()}, {usable_cores()} cores"
         system = f"{platform.system()} {platform.machine()}"
         return Environment("command", device, system, platform.release(), identity, notes=notes())
 
@@ -143,13 +151,15 @@ class CommandBackend:
     def device_here(self) -> str:
         """The device that program.device names; empty without one, and where the command fails."""
         with contextlib.suppress(BackendUnavailable):
-            if self.plan.model.device is not None:
-                return self._named_device(self.plan.model.device)
+            return self._device()
         return ""
 
-    def _named_device(self, words: Sequence[str]) -> str:
+    def _device(self) -> str:
+        """Return the device that program.device names; empty without one."""
+        if self.plan.model.device is None:
+            return ""
         try:
-            return _answer(words, "program.device").splitlines()[0]
+            return _answer(self.plan.model.device, "program.device")[0]
         except BackendUnavailable as error:
             builds = f"`{command_line('check')} SPACE --compile N`"
             raise BackendUnavailable(f"{error}. {builds} needs no device: it only builds") from None
@@ -181,78 +191,79 @@ class CommandBackend:
                 f"program.build begins with `{name}`, which is not found; install it, or name "
                 "another compiler"
             )
-        named = f"{Path(path).name} {digest_of(Path(path))[:12]}"
+        version = ""
         if self.plan.model.version is not None:
-            return f"{_answer(self.plan.model.version, 'program.version').splitlines()[0]} {named}"
-        if "/" not in name:  # a script might do anything with --version
-            return f"{_version(path)} {named}".strip()
-        return named
+            version = _answer(self.plan.model.version, "program.version")[0]
+        elif "/" not in name:  # a script might do anything with --version
+            version = _version(path)
+        return f"{version} {Path(path).name} {digest_of(Path(path))[:12]}".strip()
 
     def compile(self, build: CommandBuild) -> Binary:
         """Build; raises BuildFailed with the compiler's log, or after a timeout."""
-        if not build.words:
-            return self._binary(build, b"", 0.0, "")
-        with tempfile.TemporaryDirectory(prefix="harness-build-") as folder:
-            made, logs = Path(folder, "made"), Path(folder, "logs")
-            made.mkdir()
-            logs.mkdir()
-            begin_s = time.perf_counter()
-            data, log = self._run(build, made, logs)
-            return self._binary(build, data, time.perf_counter() - begin_s, log)
+        data = b""
+        log = ""
+        compile_s = 0.0
+        if build.words:
+            began_s = time.perf_counter()
+            data, log = self._run(build)
+            compile_s = time.perf_counter() - began_s
+        executed = data or "\x1f".join(build.texts).encode()  # without a build the sources run
+        record = Build(
+            key=build.key(self.identity),
+            options=shlex.join(build.options),
+            compiler=self.identity,
+            compile_s=compile_s,
+            binary_sha256=executed_sha256(executed),
+            log=log,
+        )
+        return Binary(record, data)
 
-    def _run(self, build: CommandBuild, made: Path, logs: Path) -> tuple[bytes, str]:
-        output = made / "program"
+    def _run(self, build: CommandBuild) -> tuple[bytes, str]:
+        """Run the command; return the program and the log."""
         timeout_s = build.timeout_s or BUILD_TIMEOUT_S
-        try:
-            result = run_filled(self.plan, build.words, output, (made, logs), timeout_s)
-        except CannotStart as error:
-            raise BuildFailed(str(error)) from None
-        log = with_marks(_log(logs, made), build.files)
-        if result.status != 0:
-            late = f"did not finish within {timeout_s:g} s and was killed; {_MORE_TIME}"
-            how = late if result.status is None else result.description
-            raise BuildFailed(f"the build {how}\n{log}".strip())
-        if not output.is_file():
-            raise BuildFailed(f"the build succeeded, but did not write {{output}}\n{log}".strip())
+        with tempfile.TemporaryDirectory(prefix="harness-build-") as temporary:
+            folder = Path(temporary)
+            output = folder / WORK / "program"
+            output.parent.mkdir()
+            try:
+                result = run_filled(self.plan, build.words, output, folder, timeout_s, {})
+            except CannotStart as error:
+                raise BuildFailed(str(error)) from None
+            log = with_marks(_log(folder), build.files)
+            if result.status != 0:
+                how = result.description
+                if result.status is None:
+                    how = f"did not finish within {timeout_s:g} s and was killed; {_MORE_TIME}"
+                raise BuildFailed(f"the build {how}\n{log}".strip())
+            if not output.is_file():
+                raise BuildFailed(
+                    f"the build succeeded, but did not write {{output}}\n{log}".strip()
+                )
+            data = output.read_bytes()
         if self.compiler is not None:
             require_obeyed(self.compiler, log)
-        return output.read_bytes(), log
-
-    def _binary(self, build: CommandBuild, data: bytes, compile_s: float, log: str) -> Binary:
-        # Without a build, the sources themselves run.
-        texts = "\x1f".join(build.texts).encode()
-        return Binary(
-            Build(
-                key=build.key(self.identity),
-                options=shlex.join(build.options),
-                compiler=self.identity,
-                compile_s=compile_s,
-                binary_sha256=executed_sha256(data or texts),
-                log=log,
-            ),
-            data,
-        )
+        return data, log
 
 
 def run_filled(
     plan: ProgramPlan,
     words: Sequence[str],
     program: Path,
-    folders: tuple[Path, Path],
+    folder: Path,
     deadline_s: float,
-    variables: Mapping[str, str] | None = None,
+    variables: Mapping[str, str],
 ) -> CommandResult:
     """Run a command of a plan within its limits, with the program's path in place of OUTPUT_MARK.
 
-    It runs in the first of `folders`, and its streams are in the second one. A first word with a
-    slash is relative to the space's folder. Raises CannotStart.
+    It runs in the folder WORK of `folder`, which gets its streams. A first word with a slash is
+    relative to the space's folder. Raises CannotStart.
     """
     filled = [word.replace(OUTPUT_MARK, str(program)) for word in words]
     if "/" in filled[0]:
         filled[0] = str((plan.folder / filled[0]).absolute())
     limits = plan.model.limits
     bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
-    return run_command(filled, *folders, bounds, variables)
+    return run_command(filled, folder / WORK, folder, bounds, variables)
 
 
 def home_variables(home: Path) -> dict[str, str]:
@@ -260,7 +271,11 @@ def home_variables(home: Path) -> dict[str, str]:
 
     A run could otherwise leave files at home for later runs, also for those of the default.
     """
-    return dict.fromkeys(("HOME", *filter(_IN_HOME.fullmatch, os.environ)), str(home))
+    variables = {"HOME": str(home)}
+    for name in os.environ:
+        if _IN_HOME.fullmatch(name):
+            variables[name] = str(home)
+    return variables
 
 
 def home_advice(plan: ProgramPlan) -> str:
@@ -274,11 +289,11 @@ def home_advice(plan: ProgramPlan) -> str:
     )
 
 
-def _log(logs: Path, made: Path) -> str:
+def _log(folder: Path) -> str:
     """Return the streams of a command, errors first, without the temporary folder."""
-    written = (_read_text(logs / name) for name in (STDERR, STDOUT))
-    log = "\n".join(text.strip() for text in written if text.strip())
-    log = log.replace(f"{made}/", "").replace(str(made), ".")
+    texts = [_read_text(folder / name).strip() for name in (STDERR, STDOUT)]
+    log = "\n".join(filter(None, texts))
+    log = log.replace(f"{folder / WORK}/", "").replace(str(folder / WORK), ".")
     return log if len(log) <= _MOST_LOG else f"{log[:_MOST_LOG]}\n..."
 
 
@@ -290,13 +305,14 @@ def _read_text(path: Path) -> str:
 def _version(path: str) -> str:
     """Return the line with the version of a program; empty without one."""
     with contextlib.suppress(BackendUnavailable):
-        lines = _answer([path, "--version"], "program.version").splitlines()
-        return next((line.strip() for line in lines if re.search(r"\d\.\d", line)), "")
+        for line in _answer([path, "--version"], "program.version"):
+            if re.search(r"\d\.\d", line):
+                return line.strip()
     return ""
 
 
-def _answer(words: Sequence[str], key: str) -> str:
-    """Return the output of a command, which must print something; raises BackendUnavailable."""
+def _answer(words: Sequence[str], key: str) -> list[str]:
+    """Return the lines that a command prints, one or more; raises BackendUnavailable."""
     with tempfile.TemporaryDirectory(prefix="harness-ask-") as folder:
         path = Path(folder)
         try:
@@ -307,7 +323,7 @@ def _answer(words: Sequence[str], key: str) -> str:
         if result.status != 0:
             printed += _read_text(path / STDERR)
     printed = printed.strip()
-    if result.status != 0 or not printed:
-        reason = f" and printed: {printed[:300]}" if printed else " and printed nothing"
-        raise BackendUnavailable(f"{key}: `{shlex.join(words)}` {result.description}{reason}")
-    return printed
+    if result.status == 0 and printed:
+        return printed.splitlines()
+    reason = f"printed: {printed[:300]}" if printed else "printed nothing"
+    raise BackendUnavailable(f"{key}: `{shlex.join(words)}` {result.description} and {reason}")

@@ -82,28 +82,31 @@ def reported_s(time: TimePattern | TimeField, written: Written) -> float:
     except WrongOutput as error:
         raise LaunchFailed(f"no time can be read: {error}") from None
     if isinstance(time, TimeField):
-        where, found = time.json_field, _field(text, time.json_field)
+        where = time.json_field
+        value = _field(text, where)
     else:
-        where, matches = time.pattern, list(re.finditer(time.pattern, text, re.MULTILINE))
+        where = time.pattern
+        matches = list(re.finditer(where, text, re.MULTILINE))
         if len(matches) != 1:
             often = f"{len(matches)} times" if matches else "nowhere"
             raise LaunchFailed(
                 f"the time's pattern `{where}` matches {often} in {time.read}, expected once; "
                 f"the text is {_shortened(text) or 'empty'}"
             )
-        found = matches[0][1]
+        value = matches[0][1]
     time_s = math.nan
-    with contextlib.suppress(TypeError, ValueError):
-        time_s = math.nan if isinstance(found, bool) else float(found) * SECONDS[time.unit]
+    with contextlib.suppress(ValueError):
+        time_s = float(str(value)) * SECONDS[time.unit]
     if not _TICK_S <= time_s < math.inf:
         raise LaunchFailed(
-            f"the time that `{where}` finds is {found!r}, expected a number of {time.unit}, and no "
+            f"the time that `{where}` finds is {value!r}, expected a number of {time.unit}, and no "
             "less than a nanosecond, which no clock resolves"
         )
     return time_s
 
 
 def _field(text: str, field: str) -> Any:
+    """Return a field of the JSON object; raises LaunchFailed where it is not there."""
     _, fields = _json(text)
     if fields is None:
         raise LaunchFailed(
@@ -112,10 +115,11 @@ def _field(text: str, field: str) -> Any:
         )
     value: Any = fields
     for name in field.split("."):
-        if not isinstance(value, dict) or name not in value:
-            there = f"; {suggestion(name, value)}" if isinstance(value, dict) and value else ""
+        inner = value if isinstance(value, dict) else {}
+        if name not in inner:
+            there = f"; {suggestion(name, inner)}" if inner else ""
             raise LaunchFailed(f"no time can be read: the JSON has no `{field}`{there}")
-        value = value[name]
+        value = inner[name]
     return value
 
 
@@ -136,22 +140,25 @@ def _without_time(text: str, time: TimeFrom, name: str) -> str:
         return text
     if isinstance(time, TimePattern):
         return re.sub(time.pattern, _without_group, text, flags=re.MULTILINE)
-    before, value = _json(text)
-    if value is None:
+    before, fields = _json(text)
+    if fields is None:
         return text
     *parents, last = time.json_field.split(".")
-    inner: Any = value
-    for parent in parents:
-        inner = inner.get(parent) if isinstance(inner, dict) else None
-    if isinstance(inner, dict):
-        inner.pop(last, None)
+    inner: Any = fields
+    with contextlib.suppress(KeyError, TypeError):  # it is not there
+        for parent in parents:
+            inner = inner[parent]
+        del inner[last]
     # One line per field, so that verify.ignore can drop a single field.
-    return before + json.dumps(value, indent=1, sort_keys=True)
+    return before + json.dumps(fields, indent=1, sort_keys=True)
 
 
 def _without_group(match: re.Match[str]) -> str:
-    begin, end = (index - match.start() for index in match.span(1))
-    return match[0] if match[1] is None else match[0][:begin] + match[0][end:]
+    """Return the text of a match without its group."""
+    begin, end = match.span(1)
+    if begin < 0:
+        return match[0]
+    return match.string[match.start() : begin] + match.string[end : match.end()]
 
 
 # ---------------------------------------------------------------------------------- comparing
@@ -169,12 +176,12 @@ class Expected:
     verify: ProgramVerify
     time: TimeFrom
 
-    def check(self, found: bytes) -> None:
+    def check(self, output: bytes) -> None:
         """Compare an output; raises WrongOutput where it differs."""
         if self.verify.dtype is None:
-            self._check_text(self._plain(found), self._plain(self.content))
+            self._check_text(self._plain(output), self._plain(self.content))
         else:
-            self._check_numbers(found, np.dtype(self.verify.dtype))
+            self._check_numbers(output, np.dtype(self.verify.dtype))
 
     def _plain(self, content: bytes) -> str:
         """Return the text without its time and without the ignored lines."""
@@ -185,33 +192,64 @@ class Expected:
         # Blank lines in their place, so that the others keep their line numbers.
         return "\n".join("" if ignored.search(line) else line for line in text.splitlines())
 
-    def _check_text(self, found: str, expected: str) -> None:
-        if found == expected:
+    def _check_text(self, text: str, expected: str) -> None:
+        if text == expected:
             return
-        if _words(found) != _words(expected):
-            raise WrongOutput(_first_difference(self.verify.output, found, expected))
-        rtol, atol = self.verify.rtol or 0.0, self.verify.atol or 0.0
-        pairs = list(zip(_NUMBER.findall(found), _NUMBER.findall(expected), strict=True))
-        excess = [_excess(*pair, rtol, atol) for pair in pairs]
-        most = max(excess, default=0.0)
-        if most > 0:
-            index = excess.index(most)
-            got, want = map(_parsed, pairs[index])
-            allowed = atol + rtol * abs(want) if math.isfinite(want) else 0.0
-            name, count = self.verify.output, sum(number > 0 for number in excess)
-            worst = WorstElement(name, (index,), got, want, allowed, count, len(pairs))
-            position = _position(found, [*_NUMBER.finditer(found)][index].end())
-            difference = str(worst).removeprefix(f"{name}[{index}] ")
-            raise WrongOutput(f"{position} of {name} {difference}", worst)
-
-    def _check_numbers(self, found: bytes, dtype: np.dtype[Any]) -> None:
         name = self.verify.output
-        if len(found) != len(self.content) or len(found) % dtype.itemsize:
+        if _words(text) != _words(expected):
+            raise WrongOutput(_first_difference(name, text, expected))
+        numbers = list(_NUMBER.finditer(text))
+        wanted = _NUMBER.findall(expected)
+        pairs = zip(numbers, wanted, strict=True)
+        excess = [self._excess(number[0], want) for number, want in pairs]
+        most = max(excess, default=0.0)
+        if most <= 0:
+            return
+        index = excess.index(most)
+        want = _parsed(wanted[index])
+        worst = WorstElement(
+            argument=name,
+            index=(index,),
+            found=_parsed(numbers[index][0]),
+            expected=want,
+            tolerance=self._allowed(want),
+            wrong_count=len([distance for distance in excess if distance > 0]),
+            count=len(excess),
+        )
+        position = _position(text, numbers[index].end())
+        difference = str(worst).removeprefix(f"{name}[{index}] ")
+        raise WrongOutput(f"{position} of {name} {difference}", worst)
+
+    def _allowed(self, expected: float) -> float:
+        """Return by how much a number may differ from the expected one."""
+        if not math.isfinite(expected):
+            return 0.0
+        return (self.verify.atol or 0.0) + (self.verify.rtol or 0.0) * abs(expected)
+
+    def _excess(self, number: str, expected: str) -> float:
+        """Return how far a number is outside its tolerance; at most 0 for a right one.
+
+        Numbers beyond all floats are right if equally spelled.
+        """
+        got, want = _parsed(number), _parsed(expected)
+        if number == expected or (got == want and math.isfinite(want)):
+            return 0.0
+        if math.isfinite(got) and math.isfinite(want):
+            allowed = self._allowed(want)
+            rounding = _ROUNDING * (abs(got) + abs(want)) if allowed else 0.0
+            return abs(got - want) - allowed - rounding
+        # Both may be nan, or the same infinity.
+        is_equal = str(got) == str(want) and not re.search(r"\d", number + expected)
+        return 0.0 if is_equal else math.inf
+
+    def _check_numbers(self, output: bytes, dtype: np.dtype[Any]) -> None:
+        name = self.verify.output
+        if len(output) != len(self.content) or len(output) % dtype.itemsize:
             raise WrongOutput(
-                f"{name} has {len(found):,} bytes, expected {len(self.content):,}, "
+                f"{name} has {len(output):,} bytes, expected {len(self.content):,}, "
                 f"of {dtype.itemsize} for each {dtype}"
             )
-        got, want = np.frombuffer(found, dtype), np.frombuffer(self.content, dtype)
+        got, want = np.frombuffer(output, dtype), np.frombuffer(self.content, dtype)
         tolerance = Tolerance(self.verify.rtol, self.verify.atol)
         worst = verify({name: got}, {name: want}, tolerance)
         if worst is not None:
@@ -223,37 +261,21 @@ def _words(text: str) -> list[str]:
     return _NUMBER.sub("0", text).split()
 
 
-def _excess(found: str, expected: str, rtol: float, atol: float) -> float:
-    """Return how far a number is outside its tolerance; at most 0 for a right one.
-
-    Numbers beyond all floats are right if equally spelled.
-    """
-    got, want = _parsed(found), _parsed(expected)
-    if found == expected or (got == want and math.isfinite(want)):
-        return 0.0
-    if math.isfinite(got) and math.isfinite(want):
-        allowed = atol + rtol * abs(want)
-        rounding = _ROUNDING * (abs(got) + abs(want)) if allowed else 0.0
-        return abs(got - want) - allowed - rounding
-    # Both may be nan, or the same infinity.
-    is_equal = str(got) == str(want) and not re.search(r"\d", found + expected)
-    return 0.0 if is_equal else math.inf
-
-
 def _parsed(text: str) -> float:
     """Return a number; whole ones that a float rounds, such as 2^53 + 1, as they are."""
     return int(text) if re.fullmatch(r"[-+]?\d{1,300}", text) else float(text)
 
 
-def _first_difference(name: str, found: str, expected: str) -> str:
-    here, there = found.split(), expected.split()
-    for got, want in zip(re.finditer(r"\S+", found), there, strict=False):
+def _first_difference(name: str, text: str, expected: str) -> str:
+    """Say where the words of two texts differ first."""
+    words = expected.split()
+    for got, want in zip(re.finditer(r"\S+", text), words, strict=False):
         if _words(got[0]) != _words(want):
             return (
-                f"{_position(found, got.end())} of {name} is `{_shortened(got[0])}`, "
+                f"{_position(text, got.end())} of {name} is `{_shortened(got[0])}`, "
                 f"expected `{_shortened(want)}`"
             )
-    return f"{name} has {len(here):,} words, expected {len(there):,}"
+    return f"{name} has {len(text.split()):,} words, expected {len(words):,}"
 
 
 def _position(text: str, end: int) -> str:

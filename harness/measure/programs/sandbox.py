@@ -26,6 +26,7 @@ import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from harness.core.machine import find_program, libc, signal_at_end_of_parent
 from harness.core.text import signal_name
@@ -55,9 +56,9 @@ def _commands_children(apart_from: Set[int] = frozenset()) -> set[int]:
 
     Those that have ended and are not reaped yet are among them. Leaves those in `apart_from` out.
     """
-    own = os.getsid(0)
+    ours = (None, str(os.getsid(0)))
     children = _children() - apart_from
-    return {pid for pid in children if _status_field(pid, _SESSION) not in (None, str(own))}
+    return {pid for pid in children if _status_field(pid, _SESSION) not in ours}
 
 
 def _end_descendants(before: Set[int]) -> int:
@@ -97,12 +98,12 @@ def _children() -> set[int]:
     process_ids: set[int] = set()
     try:
         for task in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{task}/children", "rb", buffering=0) as children:
-                process_ids.update(map(int, children.readall().split()))
+            children = Path(f"/proc/self/task/{task}/children").read_text()
+            process_ids.update(map(int, children.split()))
     except OSError:  # a kernel without these lists
-        own = str(os.getpid())
+        parent = str(os.getpid())
         pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
-        return {pid for pid in pids if _status_field(pid, _PARENT) == own}
+        return {pid for pid in pids if _status_field(pid, _PARENT) == parent}
     return process_ids
 
 
@@ -165,7 +166,7 @@ def run_command(
     folder: Path,
     outputs: Path,
     bounds: Bounds,
-    variables: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> CommandResult:
     """Run a command in a folder to its end, and kill the processes that it leaves behind.
 
@@ -175,11 +176,11 @@ def run_command(
     libc().prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans become children of this process
     before = _commands_children()
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
-    added = dict(variables or {})
-    program = find_program(words[0], folder, (environment | added).get("PATH"))
+    path = variables.get("PATH", environment.get("PATH"))
+    program = find_program(words[0], folder, path)
     if program is None:
         raise CannotStart(f"`{words[0]}` not found; install it, or set its path")
-    assignments = [f"{name}={value}" for name, value in added.items()]
+    assignments = [f"{name}={value}" for name, value in variables.items()]
     with open(outputs / STDOUT, "wb") as stdout, open(outputs / STDERR, "wb") as stderr:
         process = subprocess.Popen(
             [*_WAITING, *assignments, "--", program, *words[1:]],
@@ -222,7 +223,7 @@ def _limit(pid: int, bounds: Bounds) -> None:
 def _wait(process: subprocess.Popen[bytes], bounds: Bounds, before: Set[int]) -> CommandResult:
     """Set the limits, continue the command, and wait for its end or kill it at the deadline."""
     late = threading.Event()
-    left = 0
+    running: list[int] = []
 
     def kill() -> None:
         late.set()
@@ -240,15 +241,15 @@ def _wait(process: subprocess.Popen[bytes], bounds: Bounds, before: Set[int]) ->
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         wall_s = time.perf_counter() - begin_s
         others = _commands_children(before | {process.pid})
-        left = sum(_status_field(pid, _STATE) not in (None, "Z", "X") for pid in others)
+        running = [pid for pid in others if _status_field(pid, _STATE) not in (None, "Z", "X")]
     finally:
         timer.cancel()
         _kill_group(process.pid)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    status_or_late = None if late.is_set() else process.returncode
+    exit_status = None if late.is_set() else process.returncode
     cpu_s = used.ru_utime + used.ru_stime
-    return CommandResult(status_or_late, wall_s, cpu_s, left)
+    return CommandResult(exit_status, wall_s, cpu_s, len(running))
 
 
 def end_programs_when_terminated() -> None:
