@@ -16,8 +16,8 @@ from harness.core.kernel_name import without_references
 from harness.core.program import Binary, Program, with_marks
 from harness.core.records import Build
 from harness.core.text import nearest
+from harness.measure.builds.cache import digests
 from harness.measure.builds.messages import require_obeyed
-from harness.measure.builds.queue import digests
 from harness.measure.cuda.cubin import machine_code_sha256, readable
 from harness.source.kernel_source import INCLUDE, find_include
 
