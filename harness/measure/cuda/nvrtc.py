@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import multiprocessing
 import os
 import re
-import signal
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -219,51 +219,44 @@ def run_forked(build: Callable[[], T], timeout_s: float) -> T:
     crashes, hangs, or the function raises, and UsageError where the system has no process left.
     """
     libc()  # here, since the child should load nothing
-    answers: list[T] = []
+    fork = multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe(duplex=False)
+    child = fork.Process(target=_send, args=(theirs, build, os.getpid()))
     is_late = False
-    status = 0
-    ours, theirs = Pipe(duplex=False)
     with ours:
         with theirs:
-            child = _forked(build, theirs)
+            try:
+                child.start()
+            except OSError as error:
+                raise UsageError(
+                    f"a process cannot be started: {error.strerror}; see `ulimit -u`, and free "
+                    "memory"
+                ) from None
         try:
             is_late = not ours.poll(timeout_s)
             if not is_late:
-                answers.append(ours.recv())
+                result: T = ours.recv()
+                return result
         except EOFError:
             pass  # it has ended
         finally:
-            # Where who started this ignores SIGCHLD, it may be gone.
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                os.kill(child, signal.SIGKILL)
-                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if answers:
-        return answers[0]
+            child.kill()
+            child.join()
     if is_late:
         advice = "`compiler: {nvcc: {build_timeout_s: SECONDS}}` gives it more, with --fresh"
         raise BuildFailed(f"NVRTC did not finish within {timeout_s:g} s and was killed; {advice}")
+    status = child.exitcode
+    if not status:
+        raise BuildFailed("NVRTC ended without a result")
     if status < 0:
         raise BuildFailed(f"NVRTC crashed ({signal_name(-status)})")
-    how = f"with status {status}" if status else "without a result"
-    raise BuildFailed(f"NVRTC ended {how}")
+    raise BuildFailed(f"NVRTC ended with status {status}")
 
 
-def _forked(build: Callable[[], object], answer: Connection) -> int:
-    """Start a copy of this process, which sends what a function returns; return its number."""
-    parent = os.getpid()
-    try:
-        child = os.fork()
-    except OSError as error:
-        text = f"a process cannot be started: {error.strerror}; see `ulimit -u`, and free memory"
-        raise UsageError(text) from None
-    if child == 0:
-        try:
-            end_with_parent(parent)
-            answer.send(build())
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return child
+def _send(answer: Connection, build: Callable[[], object], parent: int) -> None:
+    """Send what a function returns to the process that forked this one."""
+    end_with_parent(parent)
+    answer.send(build())
 
 
 def _failure(status: str, log: str) -> str:

@@ -81,9 +81,7 @@ def _locked_folder(parent: Path, stack: contextlib.ExitStack) -> Path:
 
 
 def _remove_if_abandoned(folder: Path) -> None:
-    """Remove a folder of this user; raises FileHeld where a run has locked it."""
-    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        return
+    """Remove a folder that no run has locked; raises FileHeld where a run has."""
     if (folder / _OWNER).exists():
         with locked_file(folder / _OWNER):
             _remove(folder)
