@@ -262,11 +262,11 @@ def _send(answer: Connection, build: Callable[[], object], parent: int) -> None:
 def _failure(status: str, log: str) -> str:
     """Return the log of a failed build, how it ended, and what would help."""
     lines = [readable_log(log) or "NVRTC printed nothing", f"NVRTC ended with {status}"]
-    missing, name = _NO_FILE.search(log), _HOST_NAME.search(log)
+    missing = _NO_FILE.search(log)
     if missing and _OF_TOOLKIT.match(missing[1]):
         wheels = "pip install nvidia-cuda-runtime nvidia-cuda-cccl"
         lines.append(f"{missing[1]} is a header of the CUDA toolkit: install it, or {wheels}")
-    elif missing or name or "in JIT mode" in log:
+    elif missing or _HOST_NAME.search(log) or "in JIT mode" in log:
         lines.append(
             "NVRTC compiles for the device alone, and has no headers of the host's C++ library: "
             "include CUDA's for devices, such as <cuda/std/cstdint> and <cuda/std/cmath>, and keep "

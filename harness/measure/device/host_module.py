@@ -42,6 +42,7 @@ from harness.core.program import Launch as Launch
 from harness.core.records import Config, Input, Value
 from harness.measure.device.verify import Array, is_comparable
 
+Arguments = Mapping[str, Argument]
 Steps = Generator[Launch | Read, Array | None, None]
 
 
@@ -61,7 +62,7 @@ class HostModule:
                 value.flags.writeable = False
         return arguments
 
-    def reference(self, problem: Input, arguments: Mapping[str, Argument]) -> dict[str, Array]:
+    def reference(self, problem: Input, arguments: Arguments) -> dict[str, Array]:
         """Return the checked expected outputs of an input with these arguments."""
         returned = self._dict("reference", f"on the input ({problem})", dict(arguments))
         if not returned:
@@ -71,13 +72,11 @@ class HostModule:
             self._check_expected(name, array, arguments)
         return expected
 
-    def inout(self, arguments: Mapping[str, Argument]) -> tuple[str, ...]:
+    def inout(self, arguments: Arguments) -> tuple[str, ...]:
         """Return the checked names of the arguments that a run reads and overwrites."""
         return self._names("INOUT", arguments)
 
-    def scratch(
-        self, arguments: Mapping[str, Argument], outputs: Mapping[str, Array]
-    ) -> tuple[str, ...]:
+    def scratch(self, arguments: Arguments, outputs: Mapping[str, Array]) -> tuple[str, ...]:
         """Return the checked names of the arguments whose content outside of a run is nothing."""
         names = self._names("SCRATCH", arguments)
         for name in names:
@@ -88,9 +87,7 @@ class HostModule:
                 )
         return names
 
-    def constants(
-        self, arguments: Mapping[str, Argument], writable: Collection[str]
-    ) -> tuple[str, ...]:
+    def constants(self, arguments: Arguments, writable: Collection[str]) -> tuple[str, ...]:
         """Return the checked names of the arguments that fill variables of a CUDA module."""
         names = self._names("CONSTANT", arguments)
         written = sorted(set(names) & set(writable))
@@ -101,7 +98,7 @@ class HostModule:
             )
         return names
 
-    def _names(self, what: str, arguments: Mapping[str, Argument]) -> tuple[str, ...]:
+    def _names(self, what: str, arguments: Arguments) -> tuple[str, ...]:
         names = getattr(self._module, what, ())
         if not isinstance(names, (tuple, list)):
             raise self._fault(f'{what} must be a tuple such as ("y",), but got {names!r}')
@@ -111,7 +108,7 @@ class HostModule:
         return tuple(names)
 
     def launches(
-        self, arguments: Mapping[str, Argument], config: TrackedConfig, functions: Sequence[str]
+        self, arguments: Arguments, config: TrackedConfig, functions: Sequence[str]
     ) -> Steps:
         """Yield the checked steps of launches()."""
         where = f"with ({config.untracked})"
@@ -136,7 +133,7 @@ class HostModule:
             raise self._fault(f"launches() yielded no Launch {where}")
 
     def arrange(
-        self, arguments: Mapping[str, Argument], config: TrackedConfig, outputs: frozenset[str]
+        self, arguments: Arguments, config: TrackedConfig, outputs: frozenset[str]
     ) -> dict[str, Array]:
         """Return the checked arrays of arrange(); none where the module does not define it."""
         arranged: dict[str, Array] = {}
@@ -236,9 +233,7 @@ class HostModule:
                     f"the output `{name}` has the dtype {array.dtype}; only numbers can be compared"
                 )
 
-    def _check_step(
-        self, step: object, arguments: Mapping[str, Argument], functions: Sequence[str]
-    ) -> None:
+    def _check_step(self, step: object, arguments: Arguments, functions: Sequence[str]) -> None:
         """Raise unless a step is a Launch or a Read of known functions and arguments."""
         if isinstance(step, Launch):
             if step.function not in functions:

@@ -15,6 +15,7 @@ from harness.core.program import Fill
 
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 # Where the space names none: rtol, and atol for a reference of root mean square 1. About 100
 # roundings of the format. Kernels compute results of 16 bits in float32 and round them at the end:
@@ -92,7 +93,7 @@ def size_of(expected: Array) -> float:
     return float(peak * np.sqrt(total / count))
 
 
-def _finite_sizes(array: Array) -> Iterator[npt.NDArray[np.float64]]:
+def _finite_sizes(array: Array) -> Iterator[Floats]:
     """Yield the absolute values of the finite numbers, by chunks."""
     flat = array.reshape(-1)
     for start in range(0, flat.size, _CHUNK):
@@ -101,7 +102,7 @@ def _finite_sizes(array: Array) -> Iterator[npt.NDArray[np.float64]]:
 
 
 def verify(
-    found: Mapping[str, Array],
+    outputs: Mapping[str, Array],
     expected: Mapping[str, Array],
     tolerance: Tolerance,
     sizes: Mapping[str, float] | None = None,
@@ -115,18 +116,18 @@ def verify(
     farthest = -math.inf
     for name, want in expected.items():
         size = size_of(want) if sizes is None else sizes[name]
-        rtol, atol = tolerance.of(found[name].dtype, size)
-        excess, element = _compare(name, found[name], want, rtol, atol)
+        rtol, atol = tolerance.of(outputs[name].dtype, size)
+        excess, element = _compare(name, outputs[name], want, rtol, atol)
         if excess > farthest:
             farthest = excess
             worst = element
     return worst
 
 
-def describe_wrong(worst: WorstElement, found: Array, expected: Array, fill: Fill) -> str:
+def describe_wrong(worst: WorstElement, output: Array, expected: Array, fill: Fill) -> str:
     """Describe the wrong elements of an output that held a fill before the run, by the worst one;
     or by the first that was never written, where most were not."""
-    got = _flat(found)
+    got = _flat(output)
     want = _flat(expected)
     unwritten = np.all(got.reshape(-1, 1).view(np.uint8) == fill.byte, axis=1)
     unwritten &= ~_within(got, want)
@@ -135,9 +136,9 @@ def describe_wrong(worst: WorstElement, found: Array, expected: Array, fill: Fil
         return str(worst)
     first = int(unwritten.argmax())
     name = worst.argument.partition(".")[0]
-    index = ", ".join(map(str, np.unravel_index(first, found.shape)))
+    index = ", ".join(map(str, np.unravel_index(first, output.shape)))
     return (
-        f"{name}[{index}] was never written ({count:,} of {found.size:,} elements): it holds "
+        f"{name}[{index}] was never written ({count:,} of {output.size:,} elements): it holds "
         f"{got[first].item():.6g} as before the run, expected {want[first].item():.6g}. "
         f"If the kernel only updates {name}, or some of its elements, write in the host module "
         f'INOUT = ("{name}",)'
@@ -145,10 +146,10 @@ def describe_wrong(worst: WorstElement, found: Array, expected: Array, fill: Fil
 
 
 def _compare(
-    name: str, found: Array, expected: Array, rtol: float, atol: float
+    name: str, output: Array, expected: Array, rtol: float, atol: float
 ) -> tuple[float, WorstElement | None]:
     """Return how far an output's worst element is outside its tolerance, and the element."""
-    got = _flat(found)
+    got = _flat(output)
     want = _flat(expected)
     count = 0
     worst = 0
@@ -165,21 +166,23 @@ def _compare(
                 worst = start + int(wrong[farthest])
     if count == 0:
         return excess, None
-    found_value = got[worst].item()
-    expected_value = want[worst].item()
-    size = float(abs(expected_value))
+    value = got[worst].item()
+    right = want[worst].item()
+    size = abs(right)
+    allowed = 0.0  # NaN and infinities must be equal
+    if math.isfinite(size):
+        allowed = atol + rtol * size
     if np.iscomplexobj(got) or np.iscomplexobj(want):
-        part = _farther_part(found_value, expected_value)
+        part = _farther_part(value, right)
         name = f"{name}.{part}"
-        found_value = getattr(found_value, part)
-        expected_value = getattr(expected_value, part)
+        value = getattr(value, part)
+        right = getattr(right, part)
     element = WorstElement(
         argument=name,
-        index=tuple(int(i) for i in np.unravel_index(worst, found.shape)),
-        found=found_value,
-        expected=expected_value,
-        # NaN and infinities must be equal.
-        tolerance=atol + rtol * size if math.isfinite(size) else 0.0,
+        index=tuple(int(i) for i in np.unravel_index(worst, output.shape)),
+        found=value,
+        expected=right,
+        tolerance=allowed,
         wrong_count=count,
         count=got.size,
     )
@@ -193,31 +196,32 @@ def _flat(array: Array) -> Array:
     return flat.view(np.uint8) if flat.dtype == np.bool_ else flat
 
 
-def _within(found: Array, expected: Array, rtol: float = 0.0, atol: float = 0.0) -> Flags:
+def _within(output: Array, expected: Array, rtol: float = 0.0, atol: float = 0.0) -> Flags:
     """Say which elements are right, NaN where NaN is expected as well."""
-    if found.dtype.kind in "iu" and expected.dtype.kind in "iu" and atol < 1:
-        return np.equal(found, expected)  # a float64 does not hold all integers of 64 bits
+    if output.dtype.kind in "iu" and expected.dtype.kind in "iu" and atol < 1:
+        return np.equal(output, expected)  # a float64 does not hold all integers of 64 bits
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.isclose(_wide(found), _wide(expected), rtol, atol, equal_nan=True)
+        return np.isclose(_wide(output), _wide(expected), rtol, atol, equal_nan=True)
 
 
-def _excess(found: Array, expected: Array, rtol: float, atol: float) -> npt.NDArray[np.float64]:
+def _excess(output: Array, expected: Array, rtol: float, atol: float) -> Floats:
     """Return how far wrong elements are outside their tolerance.
 
     NaN in place of a number, or an infinity, is farther off than any finite number.
     """
     want = _wide(expected)
     with np.errstate(invalid="ignore", over="ignore"):
-        beyond: npt.NDArray[np.float64] = np.abs(_wide(found) - want) - atol - rtol * np.abs(want)
+        beyond: Floats = np.abs(_wide(output) - want) - atol - rtol * np.abs(want)
     beyond[~np.isfinite(beyond)] = np.inf
     return beyond
 
 
 def _wide(array: Array) -> Array:
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, copy=False)
+    wide = np.complex128 if array.dtype.kind == "c" else np.float64
+    return array.astype(wide, copy=False)
 
 
-def _farther_part(found: complex, expected: complex) -> str:
+def _farther_part(value: complex, right: complex) -> str:
     """Return `real` or `imag`, whichever part is farther off; NaN is farthest."""
-    errors = np.abs([found.real - expected.real, found.imag - expected.imag])
+    errors = np.abs([value.real - right.real, value.imag - right.imag])
     return ("real", "imag")[errors.argmax()]

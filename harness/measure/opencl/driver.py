@@ -211,8 +211,10 @@ def build_program(cl: Any, program: Any, options: Sequence[str]) -> Any:
             # The kernels keep the types of their parameters, to check a launch's arguments.
             return program.build([*options, "-cl-kernel-arg-info"], cache_dir=False)
         except cl.Error as error:
-            # The compiler's part of the message; all of it without such a part.
-            log = re.search(
-                r"Build on <.*>:\n\s*(.*?)\s*(?:\n=+\n|\(options: |\Z)", str(error), re.DOTALL
+            message = str(error)
+            compilers_part = re.search(
+                r"Build on <.*>:\n\s*(.*?)\s*(?:\n=+\n|\(options: |\Z)", message, re.DOTALL
             )
-            raise BuildFailed(log[1] if log and log[1] else str(error)) from None
+            if compilers_part and compilers_part[1]:
+                message = compilers_part[1]
+            raise BuildFailed(message) from None
