@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from harness.core.records import Build
-from harness.core.text import nearest
 
 WARP_SIZE = 32
 MAX_GROUP_SIZE = 1024
@@ -105,18 +104,11 @@ class Occupancy:
 
 
 def multiprocessor(arch: str) -> _Multiprocessor:
-    """Return the multiprocessor of an architecture such as `sm_90` or `sm_90a`.
-
-    Raises ValueError, with the nearest known name, for one that is not in the table.
-    """
+    """Return the multiprocessor of an architecture such as `sm_90` or `sm_90a`; raises ValueError
+    for one that is not in the table."""
     name = arch.rstrip("af")
     if name not in MULTIPROCESSORS:
-        near = nearest(name, MULTIPROCESSORS)
-        hint = f" (did you mean `{near}`?)" if near else ""
-        raise ValueError(
-            f"no occupancy figures for architecture {arch!r}{hint}; "
-            f"known are {', '.join(MULTIPROCESSORS)}"
-        )
+        raise ValueError(f"no occupancy figures for architecture {arch!r}")
     return MULTIPROCESSORS[name]
 
 

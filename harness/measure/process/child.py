@@ -220,11 +220,10 @@ def serve(parent: Connection, pid: int) -> None:
     """Make the worker, and answer calls until the parent, of this number, closes its end."""
     os.set_inheritable(parent.fileno(), False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the parent handles
-    if sys.platform == "linux":
-        end_with_parent(pid)
-        # When memory runs out, Linux should end a worker, not the run.
-        with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text("1000")
+    end_with_parent(pid)
+    # When memory runs out, Linux should end a worker, not the run.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
     with contextlib.suppress(EOFError, ConnectionError):
         make_worker = parent.recv_bytes()
         worker = None

@@ -24,7 +24,6 @@ _OWNER = "owner"
 _NEVER_LOCKED_S = 3600.0
 """A folder without a lock is younger than this while its run begins."""
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _LEAST_ROOM = 1 << 16  # bytes
 _ADVICE = "make room there, or set TMPDIR to a folder with more room"
 
@@ -108,6 +107,6 @@ def require_room() -> None:
 
 def no_room(error: OSError) -> UsageError | None:
     """Return the error for the user where a file system is full; None for other reasons."""
-    if error.errno not in _NO_ROOM:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
     return unwritable(Path(error.filename or tempfile.gettempdir()), error, _ADVICE)
