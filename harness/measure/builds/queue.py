@@ -148,9 +148,6 @@ class BuildQueue(Generic[B]):
             return child.call_again(_build, program, timeout_s=limit_s)
         except ChildLost as lost:
             raise BuildFailed(f"the compiler's process {lost}") from None
-        except BuildFailed as error:
-            reason = str(error) or "the compiler refused the configuration without a reason"
-            raise BuildFailed(reason) from None
         finally:
             self._idle.append(child)
             with self._changed:

@@ -139,7 +139,8 @@ class Nvrtc(CudaCompiler):
         if status == 0:
             (status,) = self._nvrtc.nvrtcCompileProgram(handle, len(words), words)
             log = self._content(handle, "ProgramLog").decode(errors="replace").rstrip("\0 \n")
-            output = self._content(handle, kind) if status == 0 else b""
+        if status == 0:
+            output = self._content(handle, kind)
         return status.name, log, output
 
     def _content(self, handle: Any, kind: str) -> bytes:
