@@ -17,7 +17,6 @@ import hashlib
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -106,10 +105,11 @@ def _symbols(cubin: bytes) -> list[_Symbol]:
     """Return the symbols in their order, by which relocations name them."""
     parts = {section.name: section.content for section in sections(cubin)}
     names = parts.get(b".strtab", b"")
-    return [
-        _Symbol(names[name : names.index(b"\0", name)].decode(), info, other, address)
-        for name, info, other, _, address, _ in _SYMBOL.iter_unpack(parts.get(b".symtab", b""))
-    ]
+    symbols = []
+    for begin, info, other, _, address, _ in _SYMBOL.iter_unpack(parts.get(b".symtab", b"")):
+        end = names.index(b"\0", begin)
+        symbols.append(_Symbol(names[begin:end].decode(), info, other, address))
+    return symbols
 
 
 def _info_records(content: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -121,7 +121,9 @@ def _info_records(content: bytes) -> Iterator[tuple[int, int, bytes]]:
     begin = 0
     while begin < len(content):
         layout, attribute, value = _INFO_RECORD.unpack_from(content, begin)
-        end = begin + _INFO_RECORD.size + (value if layout == _RECORD_WITH_PAYLOAD else 0)
+        end = begin + _INFO_RECORD.size
+        if layout == _RECORD_WITH_PAYLOAD:
+            end += value
         yield attribute, value, content[begin:end]
         begin = end
 
@@ -252,7 +254,6 @@ def _listed(names: Sequence[str]) -> str:
     return first_few([f"`{readable(name)}`" for name in names], ", ")
 
 
-@lru_cache(maxsize=1024)
 def readable(mangled: str) -> str:
     """Return a C++ name as a person writes it; the mangled name where that is not known."""
     if not mangled.startswith("_Z"):
