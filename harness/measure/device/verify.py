@@ -163,14 +163,15 @@ def _compare(
                 worst = start + int(wrong[farthest])
     if count == 0:
         return excess, None
-    value = got[worst].item()
-    right = want[worst].item()
+    value = _number(got[worst])
+    right = _number(want[worst])
     size = abs(right)
     allowed = 0.0  # NaN and infinities must be equal
     if math.isfinite(size):
         allowed = atol + rtol * size
     if np.iscomplexobj(got) or np.iscomplexobj(want):
-        part = _farther_part(value, right)
+        errors = np.abs([value.real - right.real, value.imag - right.imag])
+        part = ("real", "imag")[errors.argmax()]  # NaN is farthest
         name = f"{name}.{part}"
         value = getattr(value, part)
         right = getattr(right, part)
@@ -191,6 +192,13 @@ def _flat(array: Array) -> Array:
     is neither 0 nor 1."""
     flat = array.reshape(-1)
     return flat.view(np.uint8) if flat.dtype == np.bool_ else flat
+
+
+def _number(element: Any) -> Any:
+    """Return an element as a number of Python's; a longdouble is rounded."""
+    if element.dtype.kind in "iu":
+        return int(element)
+    return _wide(element).item()
 
 
 def _within(output: Array, expected: Array, rtol: float = 0.0, atol: float = 0.0) -> Flags:
@@ -216,9 +224,3 @@ def _excess(output: Array, expected: Array, rtol: float, atol: float) -> Floats:
 def _wide(array: Array) -> Array:
     wide = np.complex128 if array.dtype.kind == "c" else np.float64
     return array.astype(wide, copy=False)
-
-
-def _farther_part(value: complex, right: complex) -> str:
-    """Return `real` or `imag`, whichever part is farther off; NaN is farthest."""
-    errors = np.abs([value.real - right.real, value.imag - right.imag])
-    return ("real", "imag")[errors.argmax()]

@@ -159,7 +159,6 @@ class OpenClCompiler:
         self._cl = load_pyopencl()
         self._device = device_of(self._cl, listed)
         self._context = self._cl.Context([self._device])
-        self._keeps_source = "PoCL" in self._device.platform.version
 
     @property
     def identity(self) -> str:
@@ -182,7 +181,7 @@ class OpenClCompiler:
         elapsed_s = time.perf_counter() - started
         log = built.get_build_info(self._device, self._cl.program_build_info.LOG).strip()
         require_obeyed("opencl", log)
-        if self._keeps_source:
+        if "PoCL" in self._device.platform.version:
             loaded = {"text": text, "options": program.options}
             data = b"S" + json.dumps(loaded).encode()
             code = json.dumps([text, *program.options]).encode()
