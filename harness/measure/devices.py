@@ -17,7 +17,7 @@ from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, U
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import BOOST, WARM
 from harness.core.text import command_line, nearest, suggestion
-from harness.measure.builds.queue import BuildCache
+from harness.measure.builds.cache import BuildCache
 from harness.measure.cuda import gpus
 from harness.measure.cuda.gpus import NVCC, VISIBLE, first_usable, open_cuda_compiler
 from harness.measure.device.device import Compiler, Device

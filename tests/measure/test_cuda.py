@@ -219,8 +219,8 @@ def test_a_group_gets_the_shared_memory_that_the_driver_leaves():
         assert multiprocessor(arch).max_group_shared_bytes == most_kib * 1024
 
 
-def test_unknown_architecture_names_the_nearest():
-    with pytest.raises(ValueError, match="`sm_90`"):
+def test_unknown_architecture_has_no_figures():
+    with pytest.raises(ValueError, match="sm_91"):
         occupancy("sm_91", 128, 32, 0)
 
 

@@ -17,8 +17,8 @@ import pytest
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.kernel_name import plain_name, reference_lines
 from harness.core.program import Launch, Program
+from harness.measure.builds.cache import digests
 from harness.measure.builds.elf import sections
-from harness.measure.builds.queue import digests
 from harness.measure.cuda import nvcc, nvrtc
 from harness.measure.cuda.binary import includes_others, parse_resources, readable_log
 from harness.measure.cuda.cubin import (

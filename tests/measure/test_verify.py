@@ -166,6 +166,13 @@ def test_complex_element_is_reported_by_its_farther_part():
     assert compare(np.array([1 + 2j]), np.array([1.0])).argument == "y.imag"
 
 
+def test_element_of_a_longer_reference_is_a_number_of_python():
+    for dtype in ["float32", "complex64"]:
+        for longer in [np.longdouble, np.clongdouble]:
+            worst = compare(np.array([2], dtype), np.array([3], longer))
+            assert {type(worst.found), type(worst.expected), type(worst.tolerance)} == {float}
+
+
 def test_element_beyond_the_first_chunk_is_found():
     found = np.zeros((3, 100_000), np.float32)
     found[1, 7], found[2, 99_999] = 1.0, 3.0

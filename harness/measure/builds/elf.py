@@ -11,9 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_HEADER = struct.Struct("<4sBB")
-_TABLE_OFFSET = struct.Struct("<Q")
-_TABLE_SHAPE = struct.Struct("<HHH")
+_HEADER = struct.Struct("<4sBB34xQ10xHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _NO_BITS = 8  # the kind of a section of zeros, of which the file holds nothing
 _NOTE = 7
@@ -45,11 +43,9 @@ def sections(elf: bytes) -> Iterator[ElfSection]:
 
     Raises ValueError for another kind of file, struct.error or IndexError for an incomplete one.
     """
-    magic, width, order = _HEADER.unpack_from(elf)
+    magic, width, order, table, entry_size, count, names_index = _HEADER.unpack_from(elf)
     if (magic, width, order) != (b"\x7fELF", 2, 1):
         raise ValueError(f"not a 64-bit ELF file: it starts with {elf[:6]!r}")
-    (table,) = _TABLE_OFFSET.unpack_from(elf, 0x28)
-    entry_size, count, names_index = _TABLE_SHAPE.unpack_from(elf, 0x3A)
     headers = [_SECTION.unpack_from(elf, table + i * entry_size) for i in range(count)]
     names = headers[names_index][4]
     for name, kind, flags, _, offset, size, _, info, alignment, _ in headers:

@@ -63,7 +63,6 @@ _PATTERNS = {
     "clang": f"{_C_CONFLICT}|{_UNPLACED}",
     "clang++": f"{_C_CONFLICT}|{_UNPLACED}",
 }
-_COMPILED = {compiler: re.compile(pattern) for compiler, pattern in _PATTERNS.items()}
 
 
 def require_obeyed(compiler: str, log: str) -> None:
@@ -79,8 +78,8 @@ def conflicts(compiler: str, log: str) -> tuple[str, ...]:
     `compiler` is a key of `harness.space_file.flags.COMPILERS`, with or without a version. For
     another compiler there are none.
     """
-    pattern = _COMPILED.get(family(compiler))
+    pattern = _PATTERNS.get(family(compiler))
     if pattern is None:
         return ()
     lines = (line.strip() for line in log.splitlines())
-    return tuple(dict.fromkeys(line for line in lines if pattern.search(line)))
+    return tuple(dict.fromkeys(line for line in lines if re.search(pattern, line)))

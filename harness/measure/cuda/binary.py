@@ -16,8 +16,8 @@ from harness.core.kernel_name import without_references
 from harness.core.program import Binary, Program, with_marks
 from harness.core.records import Build
 from harness.core.text import nearest
+from harness.measure.builds.cache import digests
 from harness.measure.builds.messages import require_obeyed
-from harness.measure.builds.queue import digests
 from harness.measure.cuda.cubin import machine_code_sha256, readable
 from harness.source.kernel_source import INCLUDE, find_include
 
@@ -28,9 +28,9 @@ class _Resources(NamedTuple):
     `spill_bytes` is the sum of the spilled stores and loads of one thread.
     """
 
-    registers: int | None = None
-    shared_bytes: int | None = None
-    spill_bytes: int | None = None
+    registers: int | None
+    shared_bytes: int | None
+    spill_bytes: int | None
 
 
 _FRAME = r"(?:ptxas\s+\.)?\s+\d+ bytes stack frame,"  # NVRTC puts "ptxas ." before it
@@ -50,7 +50,8 @@ def parse_resources(report: str) -> _Resources:
     For functions that are called and not inlined, it reports only spills: their registers count as
     the kernel's.
     """
-    used, spilled = _USED.findall(report), _SPILL.findall(report)
+    used = _USED.findall(report)
+    spilled = _SPILL.findall(report)
     return _Resources(
         max((int(registers) for registers, _ in used), default=None),
         max((int(shared or 0) for _, shared in used), default=None),
@@ -133,40 +134,47 @@ class CudaCompiler(ABC):
         )
         return Binary(build, cubin, digests(read))
 
-    def _set_arch(self, arch: str, known: Sequence[str], specific: bool) -> None:
+    def _set_arch(self, arch: str, supported: Sequence[str], specific: bool) -> None:
         """Compile for an architecture; if it is `specific`, with the features of its own (sm_90a),
-        where the compiler knows those.
+        where the compiler has those.
 
-        `known` is what the compiler lists. Raises UsageError for a malformed name,
-        BackendUnavailable for one that is not known.
+        `supported` is what the compiler lists. Raises UsageError for a malformed name,
+        BackendUnavailable for one that the compiler does not accept.
         """
-        choice, near = f"it compiles for {', '.join(known)}", nearest(arch, known, cutoff=0.5)
-        hint = f" (did you mean `{near}`?)" if near else ""
+        choice = f"it compiles for {', '.join(supported)}"
         if not re.fullmatch(r"sm_\d+[af]?", arch):
+            near = nearest(arch, supported, cutoff=0.5)
+            hint = f" (did you mean `{near}`?)" if near else ""
             raise UsageError(f"{arch!r} is no architecture of {self.name}{hint}: {choice}")
-        if arch not in known and not (arch.rstrip("af") in known and self._accepts(arch)):
+        is_listed = arch in supported
+        if not is_listed and not (arch.rstrip("af") in supported and self._accepts(arch)):
             raise BackendUnavailable(
                 f"{self.name} {self.release} does not compile for {arch}: {choice}. {self.cure}"
             )
-        has_own = specific and arch in known and self._accepts(f"{arch}a")
-        self.arch = f"{arch}a" if has_own else arch
+        self.arch = arch
+        if specific and is_listed and self._accepts(f"{arch}a"):
+            self.arch = f"{arch}a"
 
 
 def why_untracked(program: Program) -> str | None:
     """Return why the files that a compiler reads cannot be found in its text; None where they
     can."""
-    option = next((option for option in program.options if "include" in option), None)
-    if option is not None:
-        return f"the option `{option}` reads a file"
-    macro = next((include[3] for include in _includes(program) if include[3]), None)
-    return None if macro is None else f"`#include {macro}` names its file by a macro"
+    for option in program.options:
+        if "include" in option:
+            return f"the option `{option}` reads a file"
+    for include in _includes(program):
+        if include[3]:
+            return f"`#include {include[3]}` names its file by a macro"
+    return None
 
 
 def includes_others(program: Program, folders: Sequence[Path]) -> bool:
     """Say whether a program includes files that are neither in its folders nor in these."""
     searched = (*map(Path, program.include_dirs), *folders)
-    includes = (include for include in _includes(program) if include[1] or include[2])
-    return any(find_include(include, None, searched) is None for include in includes)
+    for include in _includes(program):
+        if not include[3] and find_include(include, None, searched) is None:
+            return True
+    return False
 
 
 def _includes(program: Program) -> Iterator[re.Match[str]]:

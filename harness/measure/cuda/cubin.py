@@ -17,8 +17,7 @@ import hashlib
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from harness.core.kernel_name import is_plain, reference_name
 from harness.core.machine import libc
 from harness.core.program import Launch
 from harness.core.text import first_few
-from harness.measure.builds.elf import ElfSection, sections
+from harness.measure.builds.elf import sections
 
 _FLAGS_AT = slice(0x30, 0x34)
 
@@ -66,8 +65,16 @@ def machine_code_sha256(cubin: bytes) -> str:
 
     Raises ValueError for anything but a complete 64-bit little-endian ELF file.
     """
+    parts = []
     try:
-        parts = [_identity(section) for section in sections(cubin) if section.name != _TOOL_NOTE]
+        for section in sections(cubin):
+            if section.name == _TOOL_NOTE:
+                continue
+            if section.name.startswith(_INFO):
+                records = _info_records(section.content)
+                content = b"".join(r for attribute, _, r in records if attribute != _REGISTER_LIMIT)
+                section = section._replace(content=content)
+            parts.append(_MODULE_HASH.sub(rb"\g<1>00000000_", section.identity))
     except (ValueError, struct.error, IndexError) as error:
         raise ValueError(f"not a complete cubin of {len(cubin):,} bytes: {error}") from error
     return hashlib.sha256(cubin[_FLAGS_AT] + b"".join(parts)).hexdigest()
@@ -98,23 +105,11 @@ def _symbols(cubin: bytes) -> list[_Symbol]:
     """Return the symbols in their order, by which relocations name them."""
     parts = {section.name: section.content for section in sections(cubin)}
     names = parts.get(b".strtab", b"")
-    return [
-        _Symbol(names[name : names.index(b"\0", name)].decode(), info, other, address)
-        for name, info, other, _, address, _ in _SYMBOL.iter_unpack(parts.get(b".symtab", b""))
-    ]
-
-
-def _identity(section: ElfSection) -> bytes:
-    content = section.content
-    if section.name.startswith(_INFO):
-        records = (r for attribute, _, r in _info_records(content) if attribute != _REGISTER_LIMIT)
-        content = b"".join(records)
-    return section._replace(name=_masked(section.name), content=_masked(content)).identity
-
-
-def _masked(text: bytes) -> bytes:
-    """Return a text with zeros in place of hashes of the module, which keep every offset."""
-    return _MODULE_HASH.sub(rb"\g<1>00000000_", text)
+    symbols = []
+    for begin, info, other, _, address, _ in _SYMBOL.iter_unpack(parts.get(b".symtab", b"")):
+        end = names.index(b"\0", begin)
+        symbols.append(_Symbol(names[begin:end].decode(), info, other, address))
+    return symbols
 
 
 def _info_records(content: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -126,7 +121,9 @@ def _info_records(content: bytes) -> Iterator[tuple[int, int, bytes]]:
     begin = 0
     while begin < len(content):
         layout, attribute, value = _INFO_RECORD.unpack_from(content, begin)
-        end = begin + _INFO_RECORD.size + (value if layout == _RECORD_WITH_PAYLOAD else 0)
+        end = begin + _INFO_RECORD.size
+        if layout == _RECORD_WITH_PAYLOAD:
+            end += value
         yield attribute, value, content[begin:end]
         begin = end
 
@@ -141,18 +138,20 @@ class ParameterPlace(NamedTuple):
 def parameter_places(cubin: bytes, symbol: str) -> tuple[ParameterPlace, ...] | None:
     """Return the places of a kernel's parameters, in order; None where the cubin does not say."""
     name = _INFO + symbol.encode()
-    content = next((s.content for s in sections(cubin) if s.name == name), None)
-    if content is None:
+    info = [section.content for section in sections(cubin) if section.name == name]
+    if not info:
         return None
     places: dict[int, ParameterPlace] = {}
-    has_any = False
-    for attribute, value, record in _info_records(content):
-        if attribute == _PARAMETER and len(record) == _INFO_RECORD.size + _PAYLOAD.size:
+    size_bytes = 0
+    for attribute, value, record in _info_records(info[0]):
+        if attribute == _PARAMETER_BYTES:
+            size_bytes = value
+        elif attribute == _PARAMETER and len(record) == _INFO_RECORD.size + _PAYLOAD.size:
             _, ordinal, offset, packed = _PAYLOAD.unpack_from(record, _INFO_RECORD.size)
             places[ordinal] = ParameterPlace(offset, packed >> _SIZE_SHIFT)
-        has_any = has_any or (attribute == _PARAMETER_BYTES and value > 0)
-    is_complete = sorted(places) == list(range(len(places))) and bool(places) == has_any
-    return tuple(places[ordinal] for ordinal in sorted(places)) if is_complete else None
+    if bool(places) != (size_bytes > 0) or sorted(places) != list(range(len(places))):
+        return None
+    return tuple(place for _, place in sorted(places.items()))
 
 
 def packed_arguments(
@@ -214,7 +213,11 @@ def kernel_symbol(cubin: bytes, function: str) -> str:
         return function
     if not is_plain(function):
         return _referenced(cubin, function)
-    named = [name for name in names if _is_named(name, function)]
+    # The kernel stands outside of named namespaces, and is no template.
+    length_and_name = f"{len(function)}{function}"
+    hidden = rf"N\d+_(?:GLOBAL__N_|INTERNAL_)\w*?{length_and_name}E"
+    mangled = re.compile(rf"_Z(?:L?{length_and_name}(?!I)|{hidden})")
+    named = [name for name in names if mangled.match(name)]
     if len(named) == 1:
         return named[0]
     if named:
@@ -229,62 +232,40 @@ def kernel_symbol(cubin: bytes, function: str) -> str:
     )
 
 
-def _is_named(mangled: str, word: str) -> bool:
-    """Whether a mangled name is that of a kernel outside of named namespaces, and no template."""
-    name = f"{len(word)}{re.escape(word)}"
-    hidden = rf"N\d+_(?:GLOBAL__N_|INTERNAL_)\w*?{name}E"
-    return re.match(rf"_Z(?:L?{name}(?!I)|{hidden})", mangled) is not None
-
-
 def _referenced(cubin: bytes, function: str) -> str:
     """Return the kernel whose address the variable of a name holds."""
-    symbols, variable = _symbols(cubin), reference_name(function)
-    where = next((symbol.address for symbol in reversed(symbols) if symbol.name == variable), None)
-    for offset, index in _relocations(cubin):
-        if offset == where:
-            return symbols[index].name
+    symbols = _symbols(cubin)
+    addresses = {symbol.name: symbol.address for symbol in symbols}
+    variable = addresses.get(reference_name(function))
+    for section in sections(cubin):
+        if section.name in _VARIABLES:
+            layout = _RELOCATION if section.kind == _WITH_ADDEND else _SHORT_RELOCATION
+            for offset, info, *_ in layout.iter_unpack(section.content):
+                if offset == variable:
+                    kernel: int = info >> 32
+                    return symbols[kernel].name
     raise LookupError(
         f"the binary does not say which kernel `{function}` is; its kernels are "
         f"{_listed(_kernel_names(cubin))}. Declare it `__global__`, and build it with this space"
     )
 
 
-def _relocations(cubin: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the offset of each variable's relocation, and the index of its symbol."""
-    for section in sections(cubin):
-        if section.name in _VARIABLES:
-            has_addend = section.kind == _WITH_ADDEND
-            layout = _RELOCATION if has_addend else _SHORT_RELOCATION
-            for offset, info, *_ in layout.iter_unpack(section.content):
-                yield offset, info >> 32
-
-
 def _listed(names: Sequence[str]) -> str:
     return first_few([f"`{readable(name)}`" for name in names], ", ")
 
 
-@lru_cache(maxsize=1024)
 def readable(mangled: str) -> str:
     """Return a C++ name as a person writes it; the mangled name where that is not known."""
-    demangle = _demangler()
-    if demangle is None or not mangled.startswith("_Z"):
+    if not mangled.startswith("_Z"):
         return mangled
-    status = ctypes.c_int()
-    address = demangle(mangled.encode(), None, None, ctypes.byref(status))
-    if not address:
-        return mangled
-    try:
-        return ctypes.string_at(address).decode().removeprefix("void ")
-    finally:
-        libc().free(address)
-
-
-@lru_cache(maxsize=1)
-def _demangler() -> Any:
-    """Return abi::__cxa_demangle of the C++ library; None where there is none."""
     try:
         demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
     except (OSError, AttributeError):
-        return None
+        return mangled
     demangle.restype = ctypes.c_void_p
-    return demangle
+    address = demangle(mangled.encode(), None, None, None)
+    if not address:
+        return mangled
+    name = ctypes.string_at(address).decode()
+    libc().free(address)
+    return name.removeprefix("void ")

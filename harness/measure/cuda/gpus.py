@@ -51,11 +51,11 @@ def list_gpus() -> tuple[ListedDevice, ...]:
     if answer["error"] or not answer["devices"]:
         reason = answer["error"] or "it lists no device"
         cure = (
-            f"{probe.LIBRARY} and the kernel's driver differ, as after an update: reboot"
-            if "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" in reason
-            else "Check nvidia-smi, CUDA_VISIBLE_DEVICES, the devices of the container, and "
+            "Check nvidia-smi, CUDA_VISIBLE_DEVICES, the devices of the container, and "
             "whether this user may read and write /dev/nvidia*"
         )
+        if "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" in reason:
+            cure = f"{probe.LIBRARY} and the kernel's driver differ, as after an update: reboot"
         raise BackendUnavailable(f"the NVIDIA driver offers no GPU: {reason}. {cure}")
     return tuple(listed_gpu(facts) for facts in answer["devices"])
 
@@ -90,8 +90,8 @@ def driver_version(path: Path = Path("/proc/driver/nvidia/version")) -> str | No
         text = path.read_text()
     except OSError:
         return None
-    match = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", text)
-    return match[1] if match else None
+    match = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", text)
+    return match[0] if match else None
 
 
 def load_driver() -> CudaDriver:
@@ -100,7 +100,11 @@ def load_driver() -> CudaDriver:
 
     Both make the same calls. Raises BackendUnavailable, with the next step.
     """
-    named, reason = os.environ.get(PACKAGE), ""
+    reason = (
+        "neither cuda-bindings nor PyCUDA is installed. In the clone of harness, run: "
+        "pip install -e '.[cuda]', which brings cuda-bindings and needs no CUDA toolkit"
+    )
+    named = os.environ.get(PACKAGE)
     if named and named not in _DRIVERS:
         raise BackendUnavailable(
             f"{PACKAGE} is {named!r}, but must be {' or '.join(_DRIVERS)}, or unset"
@@ -115,17 +119,14 @@ def load_driver() -> CudaDriver:
                     "or unset it"
                 ) from None
         except ImportError as error:
-            needs = " for this machine's NVIDIA driver" if package == PYCUDA else ""
-            options = "--no-cache-dir --no-binary pycuda " if package == PYCUDA else ""
-            reason = (
-                f"{package} is installed but cannot be imported: {error}. Install it again{needs}: "
-                f"pip install --force-reinstall {options}{package}"
-            )
-    raise BackendUnavailable(
-        reason
-        or "neither cuda-bindings nor PyCUDA is installed. In the clone of harness, run: "
-        "pip install -e '.[cuda]', which brings cuda-bindings and needs no CUDA toolkit"
-    )
+            again = f"Install it again: pip install --force-reinstall {package}"
+            if package == PYCUDA:
+                again = (
+                    "Install it again for this machine's NVIDIA driver: "
+                    "pip install --force-reinstall --no-cache-dir --no-binary pycuda pycuda"
+                )
+            reason = f"{package} is installed but cannot be imported: {error}. {again}"
+    raise BackendUnavailable(reason)
 
 
 def require_cooperative() -> None:

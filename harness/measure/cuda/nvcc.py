@@ -57,49 +57,56 @@ class Nvcc(CudaCompiler):
         self._executable = executable or find_nvcc()
         self._version = _release(self._executable)
         self.release = f"{self._version} ({self._executable})"
-        _require_host_compiler(self._executable)
+        # The environment may name another compiler (-ccbin).
+        if shutil.which("gcc") is None and not any(map(os.environ.get, ENVIRONMENT)):
+            raise BackendUnavailable(
+                f"{self._executable} needs a C++ compiler for the host, but there is no gcc on "
+                "PATH. Install g++, or set NVCC_CCBIN to another compiler"
+            )
         self._set_arch(arch, supported_archs(self._executable), specific)
 
     @property
     def identity(self) -> str:
         """nvcc's release and build, the architecture, and the flags of the environment."""
-        extra = "".join(f" {name}={os.environ[name]}" for name in ENVIRONMENT if _is_set(name))
-        return f"nvcc {self._version} {self.arch}{extra}"
+        identity = f"nvcc {self._version} {self.arch}"
+        for name in ENVIRONMENT:
+            if os.environ.get(name):
+                identity += f" {name}={os.environ[name]}"
+        return identity
 
     def _compiled(self, program: Program) -> tuple[bytes, str, list[str]]:
-        with tempfile.TemporaryDirectory(prefix="harness-nvcc-") as folder:
-            cubin, report = self._run(program, Path(folder))
-            return cubin, report, _headers(Path(folder, _READ_NAME))
-
-    def _run(self, program: Program, folder: Path) -> tuple[bytes, str]:
-        (folder / SOURCE_NAME).write_text(program.text, encoding="utf-8")
         timeout_s = program.timeout_s or COMPILE_TIMEOUT_S
-        status, output = run_in_group(self._command(program), folder, timeout_s)
-        report = _without_paths(output, folder)
+        with tempfile.TemporaryDirectory(prefix="harness-nvcc-") as name:
+            folder = Path(name)
+            (folder / SOURCE_NAME).write_text(program.text, encoding="utf-8")
+            status, output = run_in_group(self._command(program), folder, timeout_s)
+            # Without the temporary folder, and the numbers of nvcc's intermediate files.
+            report = output.replace(f"{folder}/", "").replace(str(folder), ".")
+            report = re.sub(r"\btmpxft_[0-9a-f]+_[0-9a-f]+-\d+_", "", report)
+            if status == 0:
+                return (folder / _BINARY_NAME).read_bytes(), report, _headers(folder / _READ_NAME)
+        log = readable_log(report)
         if status is None:
             reason = f"nvcc did not finish within {timeout_s:g} s and was killed; give it more "
             reason += "with `compiler: {nvcc: {build_timeout_s: SECONDS}}`, and tune with --fresh"
-            raise BuildFailed(f"{reason}\n{readable_log(report)}".strip())
-        if status != 0:
-            log = readable_log(report) or "nvcc printed nothing"
-            if _MACRO_IN_UNROLL.search(report):
-                log += f"\n{_USE_CONSTANT}"
-            raise BuildFailed(f"nvcc ended with status {status}\n{log}")
-        return (folder / _BINARY_NAME).read_bytes(), report
+            raise BuildFailed(f"{reason}\n{log}".strip())
+        log = log or "nvcc printed nothing"
+        if _MACRO_IN_UNROLL.search(report):
+            log += f"\n{_USE_CONSTANT}"
+        raise BuildFailed(f"nvcc ended with status {status}\n{log}")
 
     def _command(self, program: Program) -> list[str]:
         # The program's options come first: of two that conflict nvcc takes the last, and neither
         # the architecture nor the kind of output may differ from what the identity says.
-        return [
-            str(self._executable),
-            *program.words,
-            *(f"-I{Path(folder).resolve()}" for folder in program.include_dirs),
-            f"-arch={self.arch}",
-            "--resource-usage",
-            "-cubin",
-            *(("-MMD", "-MF", _READ_NAME) if _reads_others(program) else ()),
-            *("-x", "cu", SOURCE_NAME, "-o", _BINARY_NAME),
-        ]
+        command = [str(self._executable), *program.words]
+        for folder in program.include_dirs:
+            command.append(f"-I{Path(folder).resolve()}")
+        command += [f"-arch={self.arch}", "--resource-usage", "-cubin"]
+        # A list of the files that nvcc reads takes a tenth of the time of a build.
+        reads_others = why_untracked(program) is not None or includes_others(program, ())
+        if reads_others or any(map(os.environ.get, ENVIRONMENT)):
+            command += ["-MMD", "-MF", _READ_NAME]
+        return [*command, "-x", "cu", SOURCE_NAME, "-o", _BINARY_NAME]
 
     def _accepts(self, arch: str) -> bool:
         ask = [str(self._executable), "--dryrun", "-cubin", f"-arch={arch}", "-x", "cu", os.devnull]
@@ -113,44 +120,28 @@ def find_nvcc() -> Path:
     Raises BackendUnavailable, which names the places and says what to install.
     """
     named = os.environ.get("CUDACXX")
-    homes = [os.path.join(os.environ[n], "bin") for n in ("CUDA_HOME", "CUDA_PATH") if _is_set(n)]
-    folders = os.pathsep.join([*homes, os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"])
-    path = shutil.which(named) if named else shutil.which("nvcc", path=folders) or _other_nvcc()
-    if path is not None:
-        return Path(path)
     if named:
+        path = shutil.which(named)
+        if path is None:
+            raise BackendUnavailable(
+                f"CUDACXX is {named!r}, but there is no such program. "
+                "Set it to the path of nvcc, or unset it"
+            )
+        return Path(path)
+    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
+    folders = [os.path.join(home, "bin") for home in homes if home]
+    folders += [os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"]
+    path = shutil.which("nvcc", path=os.pathsep.join(folders))
+    if path is None:
+        with contextlib.suppress(ImportError, ChildProcessError):
+            path = importlib.import_module("cuda.pathfinder").find_nvidia_binary_utility("nvcc")
+    if path is None:
         raise BackendUnavailable(
-            f"CUDACXX is {named!r}, but there is no such program. "
-            "Set it to the path of nvcc, or unset it"
+            "nvcc was not found: CUDACXX is not set, and there is none in $CUDA_HOME/bin, on PATH, "
+            "in /usr/local/cuda/bin or from the wheel nvidia-cuda-nvcc. Install the CUDA toolkit, "
+            "or pip install nvidia-cuda-nvcc cuda-pathfinder"
         )
-    raise BackendUnavailable(
-        "nvcc was not found: CUDACXX is not set, and there is none in $CUDA_HOME/bin, on PATH, in "
-        "/usr/local/cuda/bin or from the wheel nvidia-cuda-nvcc. Install the CUDA toolkit, or "
-        "pip install nvidia-cuda-nvcc cuda-pathfinder"
-    )
-
-
-def _other_nvcc() -> str | None:
-    """Return the nvcc that cuda-pathfinder finds; None where neither is installed."""
-    with contextlib.suppress(ImportError, ChildProcessError):
-        path: str | None = importlib.import_module("cuda.pathfinder").find_nvidia_binary_utility(
-            "nvcc"
-        )
-        return path
-    return None
-
-
-def _require_host_compiler(executable: Path) -> None:
-    # The environment may name another compiler (-ccbin).
-    if shutil.which("gcc") is None and not any(map(_is_set, ENVIRONMENT)):
-        raise BackendUnavailable(
-            f"{executable} needs a C++ compiler for the host, but there is no gcc on PATH. "
-            "Install g++, or set NVCC_CCBIN to another compiler"
-        )
-
-
-def _is_set(name: str) -> bool:
-    return bool(os.environ.get(name))
+    return Path(path)
 
 
 def supported_archs(executable: Path) -> tuple[str, ...]:
@@ -183,13 +174,6 @@ def _ask(executable: Path, question: str) -> str:
     return done.stdout
 
 
-def _reads_others(program: Program) -> bool:
-    """Say whether nvcc may read files that the program does not hold; to list them takes a tenth
-    of the time of a build."""
-    is_untracked = why_untracked(program) is not None or any(map(_is_set, ENVIRONMENT))
-    return is_untracked or includes_others(program, ())
-
-
 def _headers(rule: Path) -> list[str]:
     """Return the files that nvcc read, from the rule for make that it wrote.
 
@@ -202,14 +186,9 @@ def _headers(rule: Path) -> list[str]:
         return []
     words = [word.replace("\\ ", " ") for word in re.findall(r"(?:\\ |\S)+", text)]
     paths = [os.path.realpath(word) for word in words if os.path.isabs(word)]
-    toolkit = [os.path.dirname(path) for path in paths if path.endswith("/cuda_runtime.h")]
-    return sorted({path for path in paths if not path.startswith(tuple(f"{t}/" for t in toolkit))})
-
-
-def _without_paths(output: str, folder: Path) -> str:
-    """Remove the temporary folder and the numbers of nvcc's intermediate files from the output."""
-    output = output.replace(f"{folder}/", "").replace(str(folder), ".")
-    return re.sub(r"\btmpxft_[0-9a-f]+_[0-9a-f]+-\d+_", "", output)
+    runtime = "/cuda_runtime.h"
+    toolkit = tuple(path[: 1 - len(runtime)] for path in paths if path.endswith(runtime))
+    return sorted({path for path in paths if not path.startswith(toolkit)})
 
 
 def run_in_group(command: Sequence[str], folder: Path, timeout_s: float) -> tuple[int | None, str]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
+import multiprocessing
 import os
 import re
-import signal
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.files import cache_folder
@@ -33,7 +32,10 @@ from harness.measure.cuda.binary import (
 )
 from harness.source.kernel_source import included_texts
 
+T = TypeVar("T")
+
 COMPILE_TIMEOUT_S = 120.0
+_FOLDER = "/"  # of the process that compiles
 _EMPTY = 'extern "C" __global__ void f() {}\n'
 _INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc"
 _USE_NVCC = "To compile with nvcc, install it and leave `compiler: {cuda: nvrtc}` out"
@@ -78,12 +80,13 @@ class Nvrtc(CudaCompiler):
 
     def __init__(self, arch: str, *, specific: bool = False) -> None:
         self._nvrtc = load_nvrtc()
-        supported = self._supported()
-        self._always: tuple[str, ...] = (_NO_CACHE,)
+        _, numbers = self._nvrtc.nvrtcGetSupportedArchs()
+        supported = [f"sm_{number}" for number in numbers]
+        self._always = [_NO_CACHE]
         try:
             self.release = self._read_release(supported[-1])
         except BackendUnavailable:
-            self._always = ()
+            self._always.clear()
             self.release = self._read_release(supported[-1])
         self._set_arch(arch, supported, specific)
 
@@ -94,17 +97,20 @@ class Nvrtc(CudaCompiler):
                 f"NVRTC does not list the files that it reads, and {reason}: a changed file would "
                 f"not be noticed. {_USE_NVCC}"
             )
-        toolkit = self._folders(program)
-        folders = (*(os.path.abspath(folder) for folder in program.include_dirs), *toolkit)
+        toolkit = self._toolkit(program)
+        folders = [*map(Path, program.include_dirs), *toolkit]
         # Of two that conflict NVRTC takes the last, as nvcc does.
-        options = [
-            *program.words,
-            *(f"-I{folder}" for folder in folders),
-            f"--gpu-architecture={self.arch}",
-            "--ptxas-options=-v",
-        ]
+        options = list(program.words)
+        for folder in folders:
+            options.append(f"-I{folder.absolute()}")
+        options += [f"--gpu-architecture={self.arch}", "--ptxas-options=-v"]
         cubin, report = self._output(program.text, options, program.timeout_s)
-        return cubin, report, _headers(program, toolkit, self._bundled if toolkit else None)
+        # NVRTC's release stands for the headers that it brings.
+        bundled = self._bundled if toolkit else None
+        read = partial(Path.read_text, encoding="utf-8", errors="replace")
+        source = Path(_FOLDER, SOURCE_NAME)
+        paths = included_texts(source, program.text, tuple(folders), read, bundled)
+        return cubin, report, list(map(str, paths))
 
     def _output(
         self, text: str, options: Sequence[str], timeout_s: float | None = None, kind: str = "CUBIN"
@@ -116,28 +122,26 @@ class Nvrtc(CudaCompiler):
         """
         timeout_s = timeout_s or COMPILE_TIMEOUT_S
         words = [option.encode() for option in (*options, *self._always)]
-        answer = run_forked(partial(self._build, text.encode(), words, kind), timeout_s)
-        head, _, output = answer.partition(b"\n")
-        status, log = json.loads(head)
+        build = partial(self._build, text.encode(), words, kind)
+        status, log, output = run_forked(build, timeout_s)
         if status != "NVRTC_SUCCESS":
             raise BuildFailed(_failure(status, log))
         return output, log
 
-    def _build(self, text: bytes, words: Sequence[bytes], kind: str) -> bytes:
-        """Compile; return the status and the log in a line of JSON, and the output.
-
-        Changes the folder of the process.
-        """
+    def _build(self, text: bytes, words: Sequence[bytes], kind: str) -> tuple[str, str, bytes]:
+        """Compile; return the status, the log and the output. Changes the folder of the process."""
         # NVRTC looks for headers in this folder too. With --no-source-include it would not, but
         # then a header finds no other one in its own folder.
-        os.chdir("/")
+        os.chdir(_FOLDER)
         status, handle = self._nvrtc.nvrtcCreateProgram(text, SOURCE_NAME.encode(), 0, None, None)
-        log, output = "", b""
+        log = ""
+        output = b""
         if status == 0:
             (status,) = self._nvrtc.nvrtcCompileProgram(handle, len(words), words)
             log = self._content(handle, "ProgramLog").decode(errors="replace").rstrip("\0 \n")
-            output = self._content(handle, kind) if status == 0 else b""
-        return json.dumps([status.name, log]).encode() + b"\n" + output
+        if status == 0:
+            output = self._content(handle, kind)
+        return status.name, log, output
 
     def _content(self, handle: Any, kind: str) -> bytes:
         """Return the log or an output of a program."""
@@ -145,10 +149,6 @@ class Nvrtc(CudaCompiler):
         content = bytearray(size_bytes)
         getattr(self._nvrtc, f"nvrtcGet{kind}")(handle, content)
         return bytes(content)
-
-    def _supported(self) -> tuple[str, ...]:
-        _, numbers = self._nvrtc.nvrtcGetSupportedArchs()
-        return tuple(f"sm_{number}" for number in numbers)
 
     def _read_release(self, arch: str) -> str:
         """Return the version and build, such as `13.0.88 (36424714)`, which PTX begins with."""
@@ -187,28 +187,32 @@ class Nvrtc(CudaCompiler):
             raise BuildFailed(f"NVRTC cannot write its headers to {folder}: {reason}")
         return folder.resolve()
 
-    def _folders(self, program: Program) -> tuple[Path, ...]:
+    def _toolkit(self, program: Program) -> list[Path]:
         """Return the folders of CUDA's headers that a program may need: NVRTC's own, then those of
         wheels or a toolkit."""
-        if not includes_others(program, ()):
-            return ()
-        own = () if self._bundled is None else (self._bundled, self._bundled / "cccl")
-        return (*own, *self._installed) if includes_others(program, own) else own
+        folders: list[Path] = []
+        if includes_others(program, folders) and self._bundled is not None:
+            folders += [self._bundled, self._bundled / "cccl"]
+        if includes_others(program, folders):
+            folders += self._installed
+        return folders
 
     @cached_property
-    def _installed(self) -> tuple[Path, ...]:
+    def _installed(self) -> list[Path]:
         """The folders of CUDA's headers that are installed."""
         find = importlib.import_module("cuda.pathfinder").find_nvidia_header_directory
-        folders = []
+        folders: dict[Path, None] = {}
         for name in ("cudart", "cccl", "curand"):
             # It asks a process, which a busy machine may not answer in time. The compiler then says
             # which header it lacks.
             with contextlib.suppress(ChildProcessError):
-                folders.append(find(name))
-        return tuple(dict.fromkeys(Path(folder) for folder in folders if folder))
+                folder = find(name)
+                if folder:
+                    folders[Path(folder)] = None
+        return list(folders)
 
 
-def run_forked(build: Callable[[], bytes], timeout_s: float) -> bytes:
+def run_forked(build: Callable[[], T], timeout_s: float) -> T:
     """Return what a function returns in a child of this process.
 
     The child has what the process has, but of its threads only the one that calls, so that the
@@ -216,61 +220,54 @@ def run_forked(build: Callable[[], bytes], timeout_s: float) -> bytes:
     crashes, hangs, or the function raises, and UsageError where the system has no process left.
     """
     libc()  # here, since the child should load nothing
+    fork = multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe(duplex=False)
+    child = fork.Process(target=_send, args=(theirs, build, os.getpid()))
     is_late = False
-    content = b""
-    status = 0
-    ours, theirs = Pipe(duplex=False)
     with ours:
         with theirs:
-            child = _forked(build, theirs)
+            try:
+                child.start()
+            except OSError as error:
+                raise UsageError(
+                    f"a process cannot be started: {error.strerror}; see `ulimit -u`, and free "
+                    "memory"
+                ) from None
         try:
             is_late = not ours.poll(timeout_s)
             if not is_late:
-                content = ours.recv_bytes()
+                result: T = ours.recv()
+                return result
         except EOFError:
             pass  # it has ended
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):  # who started this ignores SIGCHLD
-                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            child.kill()
+            child.join()
     if is_late:
         advice = "`compiler: {nvcc: {build_timeout_s: SECONDS}}` gives it more, with --fresh"
         raise BuildFailed(f"NVRTC did not finish within {timeout_s:g} s and was killed; {advice}")
-    if content:
-        return content
+    status = child.exitcode
+    if not status:
+        raise BuildFailed("NVRTC ended without a result")
     if status < 0:
         raise BuildFailed(f"NVRTC crashed ({signal_name(-status)})")
-    how = f"with status {status}" if status else "without a result"
-    raise BuildFailed(f"NVRTC ended {how}")
+    raise BuildFailed(f"NVRTC ended with status {status}")
 
 
-def _forked(build: Callable[[], bytes], answer: Connection) -> int:
-    """Start a copy of this process, which sends what a function returns; return its number."""
-    parent = os.getpid()
-    try:
-        child = os.fork()
-    except OSError as error:
-        text = f"a process cannot be started: {error.strerror}; see `ulimit -u`, and free memory"
-        raise UsageError(text) from None
-    if child == 0:
-        try:
-            end_with_parent(parent)
-            answer.send_bytes(build())
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return child
+def _send(answer: Connection, build: Callable[[], object], parent: int) -> None:
+    """Send what a function returns to the process that forked this one."""
+    end_with_parent(parent)
+    answer.send(build())
 
 
 def _failure(status: str, log: str) -> str:
     """Return the log of a failed build, how it ended, and what would help."""
     lines = [readable_log(log) or "NVRTC printed nothing", f"NVRTC ended with {status}"]
-    missing, name = _NO_FILE.search(log), _HOST_NAME.search(log)
+    missing = _NO_FILE.search(log)
     if missing and _OF_TOOLKIT.match(missing[1]):
         wheels = "pip install nvidia-cuda-runtime nvidia-cuda-cccl"
         lines.append(f"{missing[1]} is a header of the CUDA toolkit: install it, or {wheels}")
-    elif missing or name or "in JIT mode" in log:
+    elif missing or _HOST_NAME.search(log) or "in JIT mode" in log:
         lines.append(
             "NVRTC compiles for the device alone, and has no headers of the host's C++ library: "
             "include CUDA's for devices, such as <cuda/std/cstdint> and <cuda/std/cmath>, and keep "
@@ -279,17 +276,3 @@ def _failure(status: str, log: str) -> str:
     elif status == "NVRTC_ERROR_INVALID_OPTION":
         lines.append(f"This is no option of NVRTC. {_USE_NVCC}")
     return "\n".join(lines)
-
-
-def _headers(program: Program, toolkit: Sequence[Path], known: Path | None) -> list[str]:
-    """Return the files that a program includes, in whatever branch, from its folders and those of
-    a toolkit.
-
-    Files below `known`, which the compiler's release stands for, are left out.
-    """
-    folders = (*map(Path, program.include_dirs), *toolkit)
-    if not folders:
-        return []
-    read = partial(Path.read_text, encoding="utf-8", errors="replace")
-    paths = included_texts(folders[0] / SOURCE_NAME, program.text, folders[1:], read, known)
-    return list(map(str, paths))

@@ -19,13 +19,11 @@ blocks, where s is the block's shared memory plus what the driver reserves, roun
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
 from harness.core.records import Build
-from harness.core.text import nearest
 
 WARP_SIZE = 32
 MAX_GROUP_SIZE = 1024
@@ -106,18 +104,11 @@ class Occupancy:
 
 
 def multiprocessor(arch: str) -> _Multiprocessor:
-    """Return the multiprocessor of an architecture such as `sm_90` or `sm_90a`.
-
-    Raises ValueError, with the nearest known name, for one that is not in the table.
-    """
-    name = re.sub(r"(?<=\d)[af]$", "", arch)
+    """Return the multiprocessor of an architecture such as `sm_90` or `sm_90a`; raises ValueError
+    for one that is not in the table."""
+    name = arch.rstrip("af")
     if name not in MULTIPROCESSORS:
-        near = nearest(name, MULTIPROCESSORS)
-        hint = f" (did you mean `{near}`?)" if near else ""
-        raise ValueError(
-            f"no occupancy figures for architecture {arch!r}{hint}; "
-            f"known are {', '.join(MULTIPROCESSORS)}"
-        )
+        raise ValueError(f"no occupancy figures for architecture {arch!r}")
     return MULTIPROCESSORS[name]
 
 
@@ -129,14 +120,21 @@ def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> 
     """
     sm = multiprocessor(arch)
     warps = -(-group_size // WARP_SIZE)
-    per_group = _round_up(shared_bytes + sm.reserved_bytes, sm.shared_step_bytes)
+    # To use no register or no shared memory limits nothing, like the least that can be used.
+    per_warp = _round_up(max(registers, 1) * WARP_SIZE, REGISTER_STEP)
+    per_group = _round_up(max(shared_bytes + sm.reserved_bytes, 1), sm.shared_step_bytes)
     bounds = {
-        "warps": sm.max_warps // warps if group_size <= MAX_GROUP_SIZE else 0,
+        "warps": sm.max_warps // warps,
         "groups": sm.max_groups,
-        "registers": _groups_by_registers(warps, registers),
-        "shared memory": sm.shared_bytes // per_group if per_group else None,
+        "registers": REGISTERS_PER_SM // PARTITIONS // per_warp * PARTITIONS // warps,
+        "shared memory": sm.shared_bytes // per_group,
     }
-    groups = min(bound for bound in bounds.values() if bound is not None)
+    if group_size > MAX_GROUP_SIZE:
+        bounds["warps"] = 0
+    # The hardware assumes that all four partitions get the same number of warps.
+    if registers > MAX_REGISTERS or per_warp * _round_up(warps, PARTITIONS) > REGISTERS_PER_SM:
+        bounds["registers"] = 0
+    groups = min(bounds.values())
     limiters = tuple(limiter for limiter, bound in bounds.items() if bound == groups)
     return Occupancy(groups, groups * warps, sm.max_warps, limiters)
 
@@ -152,26 +150,19 @@ def observe_occupancy(
     are the most of any function of the source. Where they or the multiprocessor are not known,
     as for OpenCL and for other architectures, the result is empty.
     """
-    static, registers, sizes = build.shared_bytes or 0, build.registers, set(blocks)
-    if arch is None or registers is None or not sizes:
+    if arch is None or build.registers is None:
         return {}
-    try:
-        found = [occupancy(arch, size, registers, static + more) for size, more in sizes]
-    except ValueError:
-        return {}
-    least = min(found, key=lambda each: each.active_warps)
-    return {"occupancy": least.fraction, "active_warps": float(least.active_warps)}
-
-
-def _groups_by_registers(warps: int, registers: int) -> int | None:
-    """Return how many blocks the registers allow; None where no register is used."""
-    if registers == 0:
-        return None
-    per_warp = _round_up(registers * WARP_SIZE, REGISTER_STEP)
-    # The hardware assumes that all four partitions get the same number of warps.
-    if registers > MAX_REGISTERS or per_warp * _round_up(warps, PARTITIONS) > REGISTERS_PER_SM:
-        return 0
-    return REGISTERS_PER_SM // PARTITIONS // per_warp * PARTITIONS // warps
+    observed: dict[str, float] = {}
+    for group_size, dynamic_bytes in set(blocks):
+        shared_bytes = (build.shared_bytes or 0) + dynamic_bytes
+        try:
+            resident = occupancy(arch, group_size, build.registers, shared_bytes)
+        except ValueError:
+            return {}
+        if not observed or resident.active_warps < observed["active_warps"]:
+            observed["occupancy"] = resident.fraction
+            observed["active_warps"] = float(resident.active_warps)
+    return observed
 
 
 def _round_up(value: int, step: int) -> int:

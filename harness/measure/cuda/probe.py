@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import ctypes
 import json
+import uuid
 from typing import Any
 
 LIBRARY = "libcuda.so.1"
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
-_UUID_CALLS = ("cuDeviceGetUuid", "cuDeviceGetUuid_v2")  # the second since CUDA 11.4
 _TEXT_BYTES = 256
+_UUID_BYTES = 16
 
 
 def _call(call: str, *arguments: object) -> None:
@@ -45,15 +46,15 @@ def _uuid(device: int) -> str:
     For an instance of a divided GPU (MIG), the first version of the call returns the UUID of the
     GPU, and the second one that of the instance.
     """
-    answers = [ctypes.create_string_buffer(16) for _ in _UUID_CALLS]
-    _ask(_UUID_CALLS[0], answers[0], device)
+    whole = ctypes.create_string_buffer(_UUID_BYTES)
+    instance = ctypes.create_string_buffer(_UUID_BYTES)
+    _call("cuDeviceGetUuid", whole, device)
     try:
-        _ask(_UUID_CALLS[1], answers[1], device)
-    except (AttributeError, OSError):  # an older driver
-        answers[1] = answers[0]
-    digits = answers[1].raw.hex()
-    parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-    return f"{'GPU' if answers[0].raw == answers[1].raw else 'MIG'}-{'-'.join(parts)}"
+        _call("cuDeviceGetUuid_v2", instance, device)  # since CUDA 11.4
+    except (AttributeError, OSError):
+        instance = whole
+    kind = "GPU" if instance.raw == whole.raw else "MIG"
+    return f"{kind}-{uuid.UUID(bytes=instance.raw)}"
 
 
 def cuda_version() -> int:
@@ -67,10 +68,8 @@ def describe(number: int) -> dict[str, Any]:
     Raises OSError where the driver fails.
     """
     device = _ask("cuDeviceGet", ctypes.c_int(), number)
-    major, minor = (
-        _ask("cuDeviceGetAttribute", ctypes.c_int(), attribute, device)
-        for attribute in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR)
-    )
+    major = _ask("cuDeviceGetAttribute", ctypes.c_int(), _CAPABILITY_MAJOR, device)
+    minor = _ask("cuDeviceGetAttribute", ctypes.c_int(), _CAPABILITY_MINOR, device)
     return {
         "number": number,
         "name": _text("cuDeviceGetName", device),

@@ -62,8 +62,9 @@ def find_tick(timed_work: Callable[[int], float], stated_s: float = 0.0) -> floa
     """Return the tick of a device's clock: the least step between the times of works of different
     lengths, 1 to MOST_WORK, and at least what the driver states."""
     seen_s = sorted(timed_work(length) for length in range(1, MOST_WORK + 1))
-    steps_s = (later - earlier for earlier, later in pairwise([0.0, *seen_s]))
-    return max(stated_s, min((step for step in steps_s if step > _ROUNDING_S), default=0.0))
+    steps_s = [later - earlier for earlier, later in pairwise([0.0, *seen_s])]
+    least_s = min((step_s for step_s in steps_s if step_s > _ROUNDING_S), default=0.0)
+    return max(stated_s, least_s)
 
 
 def run_sample(
@@ -75,25 +76,28 @@ def run_sample(
     """
     longest_s = min(LONGEST_SAMPLE_S, LONGEST_SAMPLES_S / samples)
     enough_s = max(ENOUGH_TICKS * tick_s, least_s)
-    found_s: list[float] = []
-    total_s, fastest_s, now_s = 0.0, math.inf, time.perf_counter()
-    while not found_s or (
-        total_s < enough_s
-        and len(found_s) < MOST_RUNS
-        and (len(found_s) == 1 or len(found_s) * fastest_s < longest_s)
-    ):
-        found_s.append(run())
-        total_s += found_s[-1]
-        began_s, now_s = now_s, time.perf_counter()
+    runs_s: list[float] = []
+    total_s = 0.0
+    fastest_s = math.inf
+    now_s = time.perf_counter()
+    while True:
+        runs_s.append(run())
+        total_s += runs_s[-1]
+        began_s = now_s
+        now_s = time.perf_counter()
         fastest_s = min(fastest_s, now_s - began_s)
-    return found_s
+        is_long = len(runs_s) > 1 and len(runs_s) * fastest_s >= longest_s
+        if total_s >= enough_s or len(runs_s) >= MOST_RUNS or is_long:
+            return runs_s
 
 
 def clock_error(tick_s: float, runs: int, samples_s: Iterable[float]) -> float:
     """Return by how much the clock may put samples off that are means of so many runs; 0 where
     that is negligible."""
     error_s = tick_s / (2 * runs)
-    return error_s if error_s > _LEAST_SHARE * min(samples_s) else 0.0
+    if error_s <= _LEAST_SHARE * min(samples_s):
+        return 0.0
+    return error_s
 
 
 def delay_randomly(tick_s: float) -> None:
@@ -128,10 +132,9 @@ def why_wrong(timed_s: Sequence[tuple[float, float]], launches: int = 1) -> str:
     the same works, each of so many launches; empty where it may be right."""
     device_s = [device for device, _ in timed_s]
     host_s = [host for _, host in timed_s]
-    shortest_s = min(host_s)
-    if _MOST_FASTER * max(device_s) + launches * _LAUNCHING_S < shortest_s:
+    if _MOST_FASTER * max(device_s) + launches * _LAUNCHING_S < min(host_s):
         said = f"at most {format_time(max(device_s))}"
-        return f"says {said} for work that takes {format_time(shortest_s)} or more"
+        return f"says {said} for work that takes {format_time(min(host_s))} or more"
     if min(device_s) > _MOST_SLOWER * max(host_s):
         said = f"at least {format_time(min(device_s))}"
         return f"says {said} for work that takes at most {format_time(max(host_s))}"
@@ -208,15 +211,13 @@ class ClockWatch:
             return True
         if self._has_paused:
             return False
-        self._is_warm = self._is_warm or self._has_warmed_up(warmup_s)
-        return self._is_warm
-
-    def _has_warmed_up(self, warmup_s: float) -> bool:
         worked_s = self._last_run_s - self._working_since_s
-        if worked_s >= _MOST_WARMUPS * warmup_s:
+        if not self._is_warm and worked_s >= _MOST_WARMUPS * warmup_s:
             self.expect_no_more()
-            return True
-        return worked_s >= warmup_s and (not self._recent_mhz or self._is_steady)
+            self._is_warm = True
+        elif worked_s >= warmup_s and self._is_steady:
+            self._is_warm = True
+        return self._is_warm
 
     def is_low(self, mhz: float | None) -> bool:
         """Say whether a clock is under 75 % of what is expected."""
@@ -233,9 +234,12 @@ class ClockWatch:
 
     @property
     def _is_steady(self) -> bool:
-        low, high = min(self._recent_mhz), max(self._recent_mhz)
-        is_known = len(self._recent_mhz) == _STEADY_RUNS
-        return is_known and high <= _STEADY_WITHIN * low and not self.is_low(high)
+        """Whether the last runs had about the same clock, and no low one, as far as it is known."""
+        if len(self._recent_mhz) < _STEADY_RUNS:
+            return not self._recent_mhz
+        lowest = min(self._recent_mhz)
+        highest = max(self._recent_mhz)
+        return highest <= _STEADY_WITHIN * lowest and not self.is_low(highest)
 
 
 SUSTAINED_S = 1.0
@@ -292,30 +296,25 @@ class SustainedWatch(ClockWatch):
             self._part.clear()
             self._part_began_s = self._last_run_s
             self._waited_s += part_s
-            self._is_warm = self._is_flat
+            worked_s = self._last_run_s - self._working_since_s
+            if worked_s >= SUSTAINED_S and len(self._medians) > 1:
+                self._is_warm = max(self._medians) <= _ALIKE_WITHIN * min(self._medians)
 
     def is_warm(self, warmup_s: float) -> bool:
-        if self._waited_s >= self._longest_s:
-            return True
-        return self._is_warm and not self._has_paused
+        is_warm = self._is_warm and not self._has_paused
+        return is_warm or self._waited_s >= self._longest_s
 
     def is_low(self, mhz: float | None) -> bool:
         return False  # it is the device's
 
-    @property
-    def _is_flat(self) -> bool:
-        worked_s = self._last_run_s - self._working_since_s
-        is_long = worked_s >= SUSTAINED_S and len(self._medians) > 1
-        return is_long and max(self._medians) <= _ALIKE_WITHIN * min(self._medians)
-
 
 @dataclass
 class SampleClocks:
-    """The clocks of one measurement's samples: which were kept, and how many were thrown away."""
+    """The clocks of one measurement's samples, and how many samples were thrown away."""
 
     watch: ClockWatch
     wait: Callable[[float], None] = time.sleep
-    kept_mhz: list[float] = field(default_factory=list)
+    clocks_mhz: list[float] = field(default_factory=list)
     thrown: int = 0
     _in_a_row: int = 0
     _takes_any: bool = False
@@ -328,20 +327,25 @@ class SampleClocks:
         """
         if self._takes_any or not self.watch.is_low(mhz):
             self._in_a_row = 0
-            self.kept_mhz += [] if mhz is None else [mhz]
+            if mhz is not None:
+                self.clocks_mhz.append(mhz)
             return True
         self.thrown += 1
         self._in_a_row += 1
         if self._in_a_row == _MOST_THROWN:
             self._takes_any = True
             self.watch.expect_no_more()
-            return False
-        self._takes_any = self.thrown == _MOST_THROWN_IN_ALL
-        self.wait(_RECOVERY_S)
+        else:
+            self._takes_any = self.thrown == _MOST_THROWN_IN_ALL
+            self.wait(_RECOVERY_S)
         return False
 
     def observed(self) -> dict[str, float]:
         """Return the median clock of the samples where it is known, and the number of those that
         were thrown away where some were."""
-        clock = {SM_CLOCK_MHZ: statistics.median(self.kept_mhz)} if self.kept_mhz else {}
-        return clock | ({THROTTLED_SAMPLES: float(self.thrown)} if self.thrown else {})
+        observed: dict[str, float] = {}
+        if self.clocks_mhz:
+            observed[SM_CLOCK_MHZ] = statistics.median(self.clocks_mhz)
+        if self.thrown:
+            observed[THROTTLED_SAMPLES] = float(self.thrown)
+        return observed

@@ -42,6 +42,7 @@ from harness.core.program import Launch as Launch
 from harness.core.records import Config, Input, Value
 from harness.measure.device.verify import Array, is_comparable
 
+Arguments = Mapping[str, Argument]
 Steps = Generator[Launch | Read, Array | None, None]
 
 
@@ -54,28 +55,28 @@ class HostModule:
 
     def arguments(self, problem: Input, rng: np.random.Generator) -> dict[str, Argument]:
         """Return the checked, read-only arguments of an input."""
-        arguments = self._dict("arguments", problem, dict(problem), rng)
+        arguments = self._dict("arguments", f"on the input ({problem})", dict(problem), rng)
         for name, value in arguments.items():
             self._check_argument("arguments", name, value)
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
         return arguments
 
-    def reference(self, problem: Input, arguments: Mapping[str, Argument]) -> dict[str, Array]:
+    def reference(self, problem: Input, arguments: Arguments) -> dict[str, Array]:
         """Return the checked expected outputs of an input with these arguments."""
-        expected = self._dict("reference", problem, dict(arguments))
-        arrays = {name: np.asarray(value) for name, value in expected.items()}
-        for name, array in arrays.items():
+        returned = self._dict("reference", f"on the input ({problem})", dict(arguments))
+        if not returned:
+            raise self._fault("reference() must return a dict of arrays, but it is empty")
+        expected = {name: np.asarray(value) for name, value in returned.items()}
+        for name, array in expected.items():
             self._check_expected(name, array, arguments)
-        return arrays
+        return expected
 
-    def inout(self, arguments: Mapping[str, Argument]) -> tuple[str, ...]:
+    def inout(self, arguments: Arguments) -> tuple[str, ...]:
         """Return the checked names of the arguments that a run reads and overwrites."""
         return self._names("INOUT", arguments)
 
-    def scratch(
-        self, arguments: Mapping[str, Argument], outputs: Mapping[str, Array]
-    ) -> tuple[str, ...]:
+    def scratch(self, arguments: Arguments, outputs: Mapping[str, Array]) -> tuple[str, ...]:
         """Return the checked names of the arguments whose content outside of a run is nothing."""
         names = self._names("SCRATCH", arguments)
         for name in names:
@@ -86,9 +87,7 @@ class HostModule:
                 )
         return names
 
-    def constants(
-        self, arguments: Mapping[str, Argument], writable: Collection[str]
-    ) -> tuple[str, ...]:
+    def constants(self, arguments: Arguments, writable: Collection[str]) -> tuple[str, ...]:
         """Return the checked names of the arguments that fill variables of a CUDA module."""
         names = self._names("CONSTANT", arguments)
         written = sorted(set(names) & set(writable))
@@ -99,7 +98,7 @@ class HostModule:
             )
         return names
 
-    def _names(self, what: str, arguments: Mapping[str, Argument]) -> tuple[str, ...]:
+    def _names(self, what: str, arguments: Arguments) -> tuple[str, ...]:
         names = getattr(self._module, what, ())
         if not isinstance(names, (tuple, list)):
             raise self._fault(f'{what} must be a tuple such as ("y",), but got {names!r}')
@@ -109,7 +108,7 @@ class HostModule:
         return tuple(names)
 
     def launches(
-        self, arguments: Mapping[str, Argument], config: TrackedConfig, functions: Sequence[str]
+        self, arguments: Arguments, config: TrackedConfig, functions: Sequence[str]
     ) -> Steps:
         """Yield the checked steps of launches()."""
         where = f"with ({config.untracked})"
@@ -134,22 +133,43 @@ class HostModule:
             raise self._fault(f"launches() yielded no Launch {where}")
 
     def arrange(
-        self, arguments: Mapping[str, Argument], config: TrackedConfig, outputs: frozenset[str]
+        self, arguments: Arguments, config: TrackedConfig, outputs: frozenset[str]
     ) -> dict[str, Array]:
         """Return the checked arrays of arrange(); none where the module does not define it."""
-        arrays = self._optional("arrange", config.untracked, dict(arguments), config)
-        return {
-            name: self._arranged(name, array, arguments.get(name), outputs)
-            for name, array in arrays.items()
-        }
+        arranged: dict[str, Array] = {}
+        if not hasattr(self._module, "arrange"):
+            return arranged
+        where = f"with ({config.untracked})"
+        for name, array in self._dict("arrange", where, dict(arguments), config).items():
+            argument = arguments.get(name)
+            if not isinstance(argument, np.ndarray):
+                raise self._fault(f"arrange() returns `{name}`, which is no array argument")
+            if name in outputs:
+                raise self._fault(
+                    f"arrange() returns `{name}`, which is verified: an output has the layout that "
+                    "reference() returns"
+                )
+            self._check_argument("arrange", name, array)
+            if array.size != argument.size or array.dtype != argument.dtype:
+                raise self._fault(
+                    f"arrange() returns `{name}` with another size or dtype than arguments(), "
+                    f"{argument.dtype}{list(argument.shape)}; make it there as large as it may get"
+                )
+            # The same bytes in the shape that the device has bound.
+            arranged[name] = array.reshape(argument.shape)
+        return arranged
 
     def observe(self, config: Config) -> dict[str, float]:
         """Return the checked numbers of observe(); none where the module does not define it."""
-        values = self._optional("observe", config, TrackedConfig(config))
-        for name, value in values.items():
+        observed: dict[str, float] = {}
+        if not hasattr(self._module, "observe"):
+            return observed
+        returned = self._dict("observe", f"with ({config})", TrackedConfig(config))
+        for name, value in returned.items():
             if type(value) not in (int, float) or not math.isfinite(value):
                 raise self._fault(f"observe() returns `{name}` as {value!r}; use finite numbers")
-        return {str(name): float(value) for name, value in values.items()}
+            observed[str(name)] = float(value)
+        return observed
 
     # ------------------------------------------------------------- calling the module
 
@@ -162,18 +182,8 @@ class HostModule:
         except (Exception, SystemExit) as error:
             raise self._raised(name, error, where) from error
 
-    def _dict(self, name: str, problem: Input, *values: object) -> dict[str, Any]:
-        result = self._called(name, f"on the input ({problem})", *values)
-        if not isinstance(result, dict) or not result:
-            kind = type(result).__name__
-            raise self._fault(f"{name}() must return a dict of arrays, but got {kind}")
-        return result
-
-    def _optional(self, name: str, config: Config, *values: object) -> dict[str, Any]:
-        """Return the dict of a function that the module need not define."""
-        if not callable(getattr(self._module, name, None)):
-            return {}
-        result = self._called(name, f"with ({config})", *values)
+    def _dict(self, name: str, where: str, *values: object) -> dict[str, Any]:
+        result = self._called(name, where, *values)
         if not isinstance(result, dict):
             raise self._fault(f"{name}() must return a dict, but got {type(result).__name__}")
         return result
@@ -193,8 +203,8 @@ class HostModule:
                 f"{function}() returns `{name}` with the type {type(value).__name__}; use numpy "
                 "arrays, and numpy scalars such as np.int32(n), whose width the kernel expects"
             )
-        is_known = is_comparable(value.dtype) or value.dtype.kind == "V"
-        if not is_known or not value.dtype.isnative:
+        is_number = is_comparable(value.dtype)
+        if not (is_number or value.dtype.kind == "V") or not value.dtype.isnative:
             raise self._fault(
                 f"{function}() returns `{name}` with the dtype {value.dtype}, which no kernel "
                 "reads; use numbers, or structures of numbers, in the machine's byte order"
@@ -223,48 +233,24 @@ class HostModule:
                     f"the output `{name}` has the dtype {array.dtype}; only numbers can be compared"
                 )
 
-    def _check_step(
-        self, step: object, arguments: Mapping[str, Argument], functions: Sequence[str]
-    ) -> None:
+    def _check_step(self, step: object, arguments: Arguments, functions: Sequence[str]) -> None:
         """Raise unless a step is a Launch or a Read of known functions and arguments."""
         if isinstance(step, Launch):
             if step.function not in functions:
                 there = f"kernel.function of the space lists {', '.join(functions)}"
                 raise self._fault(f"launches() launches `{step.function}`, but {there}")
-            named = [each for each in step.arguments if not isinstance(each, np.generic)]
+            names = [name for name in step.arguments if not isinstance(name, np.generic)]
         elif isinstance(step, Read):
-            named = [step.name]
-            if not isinstance(arguments.get(step.name, np.empty(0)), np.ndarray):
-                raise self._fault(f"launches() reads `{step.name}`, which is no array")
+            names = [step.name]
         else:
             kind = type(step).__name__
             raise self._fault(f"launches() must yield Launch and Read objects, but got {kind}")
-        for name in named:
+        for name in names:
             if name not in arguments:
                 there = ", ".join(arguments)
                 raise self._fault(f"launches() names `{name}`, but the arguments are {there}")
-
-    def _arranged(
-        self, name: str, array: object, argument: Argument | None, outputs: frozenset[str]
-    ) -> Array:
-        if not isinstance(argument, np.ndarray):
-            raise self._fault(f"arrange() returns `{name}`, which is no array argument")
-        if name in outputs:
-            raise self._fault(
-                f"arrange() returns `{name}`, which is verified: an output has the layout that "
-                "reference() returns"
-            )
-        self._check_argument("arrange", name, array)
-        if not isinstance(array, np.ndarray) or (array.size, array.dtype) != (
-            argument.size,
-            argument.dtype,
-        ):
-            raise self._fault(
-                f"arrange() returns `{name}` with another size or dtype than arguments(), "
-                f"{argument.dtype}{list(argument.shape)}; make it there as large as it may get"
-            )
-        # The same bytes in the shape that the device has bound.
-        return array.reshape(argument.shape)
+        if isinstance(step, Read) and not isinstance(arguments[step.name], np.ndarray):
+            raise self._fault(f"launches() reads `{step.name}`, which is no array")
 
 
 def load_host(path: Path, prefix: str, functions: Sequence[str]) -> ModuleType:
@@ -286,9 +272,9 @@ def describe_error(error: BaseException, path: Path, what: str = "") -> str:
 
     In a copy of functions the lines have other numbers: the text of the line stands behind.
     """
-    name, own = shown_path(path), path.resolve()
+    name = shown_path(path)
     steps = traceback.extract_tb(error.__traceback__)
-    lines = [step for step in steps if Path(step.filename).resolve() == own]
+    lines = [step for step in steps if Path(step.filename).resolve() == path.resolve()]
     described = f"{what}{type(error).__name__}: {error}"
     if not lines:
         return f"{name}: {described}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from harness.core.program import Fill
 
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 # Where the space names none: rtol, and atol for a reference of root mean square 1. About 100
 # roundings of the format. Kernels compute results of 16 bits in float32 and round them at the end:
@@ -37,14 +38,11 @@ finds the answer there. All bytes are equal: that is what a device writes fastes
 caches alike. An element that is never written is wrong under all but one of them, and what a kernel
 adds to it, or takes the greater or the smaller one of, is wrong under one of them."""
 
-_KINDS = "biufc"
-BFLOAT16 = "bfloat16"
-"""The name of ml_dtypes' type, which numpy takes for a structure of 2 bytes."""
-
 
 def is_comparable(dtype: np.dtype[Any]) -> bool:
     """Whether an output of this dtype can be verified."""
-    return dtype.kind in _KINDS or dtype.name == BFLOAT16
+    # numpy takes ml_dtypes' bfloat16 for a structure of 2 bytes.
+    return dtype.kind in "biufc" or dtype.name == "bfloat16"
 
 
 _CHUNK = 1 << 16
@@ -65,38 +63,43 @@ class Tolerance:
 
     def of(self, dtype: np.dtype[Any], size: float) -> tuple[float, float]:
         """Return rtol and atol for an output of this dtype, where the reference has this size."""
-        rtol, atol = _BY_DTYPE.get(dtype.name, (0.0, 0.0))
         if dtype.kind == "b":
             return 0.0, 0.0
-        if dtype.kind in "iu":
-            return 0.0, atol if self.atol is None else self.atol
-        return (
-            rtol if self.rtol is None else self.rtol,
-            atol * size if self.atol is None else self.atol,
-        )
+        rtol, atol = _BY_DTYPE.get(dtype.name, (0.0, 0.0))
+        atol *= size
+        if self.rtol is not None and dtype.kind not in "iu":
+            rtol = self.rtol
+        if self.atol is not None:
+            atol = self.atol
+        return rtol, atol
 
 
+@np.errstate(over="ignore")
 def size_of(expected: Array) -> float:
     """Return the root mean square of the finite numbers; 1 where all are 0."""
-    peak = max((sizes.max(initial=0.0) for sizes in _finite_sizes(expected)), default=0.0)
+    peak = 0.0
+    for sizes in _finite_sizes(expected):
+        peak = max(peak, sizes.max(initial=0.0))
     if peak == 0:
         return 1.0
-    sums = [(np.square(sizes / peak).sum(), sizes.size) for sizes in _finite_sizes(expected)]
-    total, count = map(sum, zip(*sums, strict=True))
+    total = 0.0
+    count = 0
+    for sizes in _finite_sizes(expected):
+        total += np.square(sizes / peak).sum()
+        count += sizes.size
     return float(peak * np.sqrt(total / count))
 
 
-def _finite_sizes(array: Array) -> Iterator[npt.NDArray[np.float64]]:
+def _finite_sizes(array: Array) -> Iterator[Floats]:
     """Yield the absolute values of the finite numbers, by chunks."""
     flat = array.reshape(-1)
     for start in range(0, flat.size, _CHUNK):
-        with np.errstate(over="ignore"):
-            sizes = np.abs(_wide(flat[start : start + _CHUNK]))
+        sizes = np.abs(_wide(flat[start : start + _CHUNK]))
         yield sizes[np.isfinite(sizes)]
 
 
 def verify(
-    found: Mapping[str, Array],
+    outputs: Mapping[str, Array],
     expected: Mapping[str, Array],
     tolerance: Tolerance,
     sizes: Mapping[str, float] | None = None,
@@ -106,124 +109,118 @@ def verify(
     NaN equals only NaN, an infinity only itself. Outputs have the shapes of the expected ones.
     `sizes` are those of the expected outputs where they are known.
     """
-    worst: _Worst | None = None
+    worst = None
+    farthest = -math.inf
     for name, want in expected.items():
         size = size_of(want) if sizes is None else sizes[name]
-        other = _compare(name, found[name], want, *tolerance.of(found[name].dtype, size))
-        if other is not None and (worst is None or other.excess > worst.excess):
-            worst = other
-    return worst.element if worst is not None else None
+        rtol, atol = tolerance.of(outputs[name].dtype, size)
+        excess, element = _compare(name, outputs[name], want, rtol, atol)
+        if excess > farthest:
+            farthest = excess
+            worst = element
+    return worst
 
 
-def describe_wrong(worst: WorstElement, found: Array, expected: Array, fill: Fill) -> str:
+def describe_wrong(worst: WorstElement, output: Array, expected: Array, fill: Fill) -> str:
     """Describe the wrong elements of an output that held a fill before the run, by the worst one;
     or by the first that was never written, where most were not."""
-    found, expected = _comparable(found, expected)
-    kept = np.all(found.reshape(-1, 1).view(np.uint8) == fill.byte, axis=1)
-    kept &= ~_within(found.reshape(-1), expected.reshape(-1))
-    count = np.count_nonzero(kept)
+    got = _flat(output)
+    want = _flat(expected)
+    unwritten = np.all(got.reshape(-1, 1).view(np.uint8) == fill.byte, axis=1)
+    unwritten &= ~_within(got, want)
+    count = np.count_nonzero(unwritten)
     if 2 * count < worst.wrong_count:
         return str(worst)
-    name, first = worst.argument.partition(".")[0], int(kept.argmax())
-    index = ", ".join(map(str, np.unravel_index(first, found.shape)))
+    first = int(unwritten.argmax())
+    name = worst.argument.partition(".")[0]
+    index = ", ".join(map(str, np.unravel_index(first, output.shape)))
     return (
-        f"{name}[{index}] was never written ({count:,} of {found.size:,} elements): it holds "
-        f"{found.flat[first].item():.6g} as before the run, expected "
-        f"{expected.flat[first].item():.6g}. If the kernel only updates {name}, or some of its "
-        f'elements, write in the host module INOUT = ("{name}",)'
+        f"{name}[{index}] was never written ({count:,} of {output.size:,} elements): it holds "
+        f"{got[first].item():.6g} as before the run, expected {want[first].item():.6g}. "
+        f"If the kernel only updates {name}, or some of its elements, write in the host module "
+        f'INOUT = ("{name}",)'
     )
 
 
-class _Worst(NamedTuple):
-    excess: float
-    element: WorstElement
-
-
-def _compare(name: str, found: Array, expected: Array, rtol: float, atol: float) -> _Worst | None:
-    found, expected = _comparable(found, expected)
-    count, index, excess = 0, 0, -np.inf
-    for wrong, beyond in _wrong_elements(found.reshape(-1), expected.reshape(-1), rtol, atol):
-        count += wrong.size
-        farthest = int(np.argmax(beyond))
-        if beyond[farthest] > excess:
-            index, excess = int(wrong[farthest]), float(beyond[farthest])
+def _compare(
+    name: str, output: Array, expected: Array, rtol: float, atol: float
+) -> tuple[float, WorstElement | None]:
+    """Return how far an output's worst element is outside its tolerance, and the element."""
+    got = _flat(output)
+    want = _flat(expected)
+    count = 0
+    worst = 0
+    excess = -math.inf
+    for start in range(0, got.size, _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        wrong = np.flatnonzero(~_within(got[chunk], want[chunk], rtol, atol))
+        if wrong.size:
+            count += wrong.size
+            beyond = _excess(got[chunk][wrong], want[chunk][wrong], rtol, atol)
+            farthest = beyond.argmax()
+            if beyond[farthest] > excess:
+                excess = float(beyond[farthest])
+                worst = start + int(wrong[farthest])
     if count == 0:
-        return None
-    return _Worst(excess, _element(name, found, expected, index, count, rtol, atol))
+        return excess, None
+    value = _number(got[worst])
+    right = _number(want[worst])
+    size = abs(right)
+    allowed = 0.0  # NaN and infinities must be equal
+    if math.isfinite(size):
+        allowed = atol + rtol * size
+    if np.iscomplexobj(got) or np.iscomplexobj(want):
+        errors = np.abs([value.real - right.real, value.imag - right.imag])
+        part = ("real", "imag")[errors.argmax()]  # NaN is farthest
+        name = f"{name}.{part}"
+        value = getattr(value, part)
+        right = getattr(right, part)
+    element = WorstElement(
+        argument=name,
+        index=tuple(int(i) for i in np.unravel_index(worst, output.shape)),
+        found=value,
+        expected=right,
+        tolerance=allowed,
+        wrong_count=count,
+        count=got.size,
+    )
+    return excess, element
 
 
-def _comparable(found: Array, expected: Array) -> tuple[Array, Array]:
-    """Return booleans as bytes: a kernel may have written one that is neither 0 nor 1."""
-    if found.dtype == expected.dtype == np.bool_:
-        return found.view(np.uint8), expected.view(np.uint8)
-    return found, expected
+def _flat(array: Array) -> Array:
+    """Return an array in one dimension, and booleans as bytes: a kernel may have written one that
+    is neither 0 nor 1."""
+    flat = array.reshape(-1)
+    return flat.view(np.uint8) if flat.dtype == np.bool_ else flat
 
 
-def _wrong_elements(
-    found: Array, expected: Array, rtol: float, atol: float
-) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]]:
-    """Yield the indices of wrong elements of flat arrays, and how far each is off, by chunks."""
-    exact = found.dtype.kind in "iub" and expected.dtype.kind in "iub" and atol < 1
-    for start in range(0, found.size, _CHUNK):
-        got, want = found[start : start + _CHUNK], expected[start : start + _CHUNK]
-        right = np.equal(got, want) if exact else _within(got, want, rtol, atol)
-        if not right.all():
-            wrong = np.flatnonzero(~right)
-            yield start + wrong, _excess(got[wrong], want[wrong], rtol, atol)
+def _number(element: Any) -> Any:
+    """Return an element as a number of Python's; a longdouble is rounded."""
+    if element.dtype.kind in "iu":
+        return int(element)
+    return _wide(element).item()
 
 
-def _within(found: Array, expected: Array, rtol: float = 0.0, atol: float = 0.0) -> Flags:
+def _within(output: Array, expected: Array, rtol: float = 0.0, atol: float = 0.0) -> Flags:
     """Say which elements are right, NaN where NaN is expected as well."""
+    if output.dtype.kind in "iu" and expected.dtype.kind in "iu" and atol < 1:
+        return np.equal(output, expected)  # a float64 does not hold all integers of 64 bits
     with np.errstate(invalid="ignore", over="ignore"):
-        right: Flags = np.isclose(_wide(found), _wide(expected), rtol, atol, equal_nan=True)
-    return right
+        return np.isclose(_wide(output), _wide(expected), rtol, atol, equal_nan=True)
 
 
-def _wide(array: Array) -> Array:
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, copy=False)
-
-
-def _excess(found: Array, expected: Array, rtol: float, atol: float) -> npt.NDArray[np.float64]:
+def _excess(output: Array, expected: Array, rtol: float, atol: float) -> Floats:
     """Return how far wrong elements are outside their tolerance.
 
     NaN in place of a number, or an infinity, is farther off than any finite number.
     """
-    got, want = _wide(found), _wide(expected)
+    want = _wide(expected)
     with np.errstate(invalid="ignore", over="ignore"):
-        beyond: npt.NDArray[np.float64] = np.abs(got - want) - (atol + rtol * np.abs(want))
+        beyond: Floats = np.abs(_wide(output) - want) - atol - rtol * np.abs(want)
     beyond[~np.isfinite(beyond)] = np.inf
     return beyond
 
 
-def _element(
-    name: str, found: Array, expected: Array, position: int, count: int, rtol: float, atol: float
-) -> WorstElement:
-    index = tuple(int(i) for i in np.unravel_index(position, found.shape))
-    got, want = found[index].item(), expected[index].item()
-    size = float(abs(want))
-    # NaN and infinities must be equal.
-    allowed = atol + rtol * size if math.isfinite(size) else 0.0
-    if isinstance(got, complex) or isinstance(want, complex):
-        part, got, want = _farther_part(complex(got), complex(want))
-        name = f"{name}.{part}"
-    return WorstElement(
-        argument=name,
-        index=index,
-        found=_plain(got),
-        expected=_plain(want),
-        tolerance=allowed,
-        wrong_count=count,
-        count=int(found.size),
-    )
-
-
-def _farther_part(found: complex, expected: complex) -> tuple[str, float, float]:
-    """Return the real or the imaginary part, whichever is farther off; NaN is farthest."""
-    real, imag = abs(found.real - expected.real), abs(found.imag - expected.imag)
-    if np.nan_to_num(imag, nan=np.inf) > np.nan_to_num(real, nan=np.inf):
-        return "imag", found.imag, expected.imag
-    return "real", found.real, expected.real
-
-
-def _plain(number: bool | int | float) -> int | float:
-    return int(number) if isinstance(number, (bool, int)) else float(number)
+def _wide(array: Array) -> Array:
+    wide = np.complex128 if array.dtype.kind == "c" else np.float64
+    return array.astype(wide, copy=False)

@@ -62,10 +62,10 @@ def usable_devices() -> list[ListedDevice]:
     Raises BackendUnavailable where there is none.
     """
     cl = load_pyopencl()
-    platforms: list[Any] = []
+    platforms = []
     with contextlib.suppress(cl.Error):
         platforms = cl.get_platforms()
-    devices: list[ListedDevice] = []
+    devices = []
     for platform_number, platform in enumerate(platforms):
         for number, device in enumerate(_devices_of(cl, platform)):
             devices.append(
@@ -103,23 +103,22 @@ def _devices_of(cl: Any, platform: Any) -> list[Any]:
         devices = platform.get_devices()
     except cl.Error:  # a platform without its driver
         return []
-    parts, usable = cpu_parts(), list[Any]()
+    parts = cpu_parts()
+    usable: list[Any] = []
     for device in devices:
         if "PoCL" in device.version:
             name_processor(device.version, device.int_ptr)  # its parts are copies of it
-        is_divided = parts > 1 and bool(device.type & cl.device_type.CPU)
-        usable += _divided(cl, device, parts) if is_divided else [device]
+        if parts == 1 or not device.type & cl.device_type.CPU:
+            usable.append(device)
+            continue
+        cores = device.max_compute_units
+        if cores < parts:
+            raise UsageError(
+                f"{CPU_PARTS}={parts}, but {device.name.strip()} has only {cores} cores"
+            )
+        counts = [cores // parts] * parts
+        usable += device.create_sub_devices([cl.device_partition_property.BY_COUNTS, *counts, 0])
     return usable
-
-
-def _divided(cl: Any, device: Any, parts: int) -> list[Any]:
-    cores = device.max_compute_units
-    if cores < parts:
-        raise UsageError(f"{CPU_PARTS}={parts}, but {device.name.strip()} has only {cores} cores")
-    counts = [cores // parts] * parts
-    by_counts = cl.device_partition_property.BY_COUNTS
-    divided: list[Any] = device.create_sub_devices([by_counts, *counts, 0])
-    return divided
 
 
 def _bus_id(cl: Any, device: Any) -> str:
@@ -138,12 +137,12 @@ def _bus_id(cl: Any, device: Any) -> str:
 
 def device_of(cl: Any, listed: ListedDevice) -> Any:
     """Return PyOpenCL's device; raises BackendUnavailable where its platform is gone."""
-    platform = next(iter(cl.get_platforms()[listed.platform_number :]), None)
-    if platform is None or platform.name != listed.platform:
-        raise BackendUnavailable(
-            f"the OpenCL platform {listed.platform} is gone; run the command again"
-        )
-    return _devices_of(cl, platform)[listed.number]
+    for number, platform in enumerate(cl.get_platforms()):
+        if number == listed.platform_number and platform.name == listed.platform:
+            return _devices_of(cl, platform)[listed.number]
+    raise BackendUnavailable(
+        f"the OpenCL platform {listed.platform} is gone; run the command again"
+    )
 
 
 class OpenClCompiler:
@@ -160,14 +159,14 @@ class OpenClCompiler:
         self._cl = load_pyopencl()
         self._device = device_of(self._cl, listed)
         self._context = self._cl.Context([self._device])
-        self._keeps_source = "PoCL" in self._device.platform.version
 
     @property
     def identity(self) -> str:
         """Platform version, device, driver version and extra options."""
-        device, extra = self._device, os.environ.get(_EXTRA_OPTIONS)
+        device = self._device
         name = f"{device.platform.version.strip()}, {device.name.strip()}, {device.driver_version}"
-        return name + (f", {_EXTRA_OPTIONS}={extra}" if extra else "")
+        extra = os.environ.get(_EXTRA_OPTIONS)
+        return f"{name}, {_EXTRA_OPTIONS}={extra}" if extra else name
 
     def compile(self, program: Program) -> Binary:
         """Compile for the device.
@@ -182,29 +181,25 @@ class OpenClCompiler:
         elapsed_s = time.perf_counter() - started
         log = built.get_build_info(self._device, self._cl.program_build_info.LOG).strip()
         require_obeyed("opencl", log)
-        if self._keeps_source:
+        if "PoCL" in self._device.platform.version:
             loaded = {"text": text, "options": program.options}
             data = b"S" + json.dumps(loaded).encode()
             code = json.dumps([text, *program.options]).encode()
         else:
             (code,) = built.get_info(self._cl.program_info.BINARIES)
             data = b"B" + code
+        local = self._cl.kernel_work_group_info.LOCAL_MEM_SIZE
+        sizes = [kernel.get_work_group_info(local, self._device) for kernel in built.all_kernels()]
         build = Build(
             key=program.key(self.identity),
             options=" ".join(program.options),
             compiler=self.identity,
             compile_s=elapsed_s,
             binary_sha256=hashlib.sha256(code).hexdigest(),
-            shared_bytes=self._shared_bytes(built),
+            shared_bytes=int(max(sizes, default=0)),  # of any kernel
             log=log,
         )
         return Binary(build, data)
-
-    def _shared_bytes(self, built: Any) -> int:
-        """Return the largest static local memory of the program's kernels."""
-        info = self._cl.kernel_work_group_info.LOCAL_MEM_SIZE
-        kernels = built.all_kernels()
-        return max((int(k.get_work_group_info(info, self._device)) for k in kernels), default=0)
 
 
 def build_program(cl: Any, program: Any, options: Sequence[str]) -> Any:
@@ -215,12 +210,10 @@ def build_program(cl: Any, program: Any, options: Sequence[str]) -> Any:
             # The kernels keep the types of their parameters, to check a launch's arguments.
             return program.build([*options, "-cl-kernel-arg-info"], cache_dir=False)
         except cl.Error as error:
-            raise BuildFailed(_log_of(error)) from None
-
-
-def _log_of(error: Exception) -> str:
-    """Return the compiler's part of PyOpenCL's message, or all of it without such a part."""
-    match = re.search(
-        r"Build on <.*>:\n\s*(.*?)\s*(?:\n=+\n|\(options: |\Z)", str(error), re.DOTALL
-    )
-    return match[1] if match and match[1] else str(error)
+            message = str(error)
+            compilers_part = re.search(
+                r"Build on <.*>:\n\s*(.*?)\s*(?:\n=+\n|\(options: |\Z)", message, re.DOTALL
+            )
+            if compilers_part and compilers_part[1]:
+                message = compilers_part[1]
+            raise BuildFailed(message) from None

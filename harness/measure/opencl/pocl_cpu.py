@@ -9,14 +9,14 @@ variable of PoCL sets the name, so it is replaced in PoCL's own record of the de
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
-from collections.abc import Iterator, Sequence
+import struct
 from pathlib import Path
 
 _REFUSED = b"generic\0"
 _RECORD_BYTES = 1024  # PoCL's record of a device (struct _cl_device_id) is larger
-_POINTER_BYTES = 8
-_TRIES = 20
+_POINTER = struct.Struct("Q")
 # The levels of the x86-64 psABI, and a feature that each of them adds to the one before.
 _LEVELS = (("avx512vl", b"x86-64-v4"), ("avx2", b"x86-64-v3"), ("sse4_2", b"x86-64-v2"))
 
@@ -30,44 +30,37 @@ def name_processor(device_version: str, device_address: int) -> None:
     processor's name; `device_address` is where PoCL keeps the device. Does nothing where the name
     is another one, or the machine is not Linux on x86-64: there PoCL reports its own error.
     """
-    if not device_version.endswith("-generic") or platform.machine() != "x86_64":
+    memory = Path("/proc/self/mem")
+    is_refused = device_version.endswith("-generic") and device_address not in _names
+    if not is_refused or platform.machine() != "x86_64" or not os.access(memory, os.R_OK):
         return
-    maps, level = Path("/proc/self/maps"), _level()
-    if level is None or device_address in _names or not maps.exists():
-        return
-    for _ in range(_TRIES):
-        # PoCL's threads are starting: a reading of the maps meanwhile may miss a range.
-        readable = _readable(maps.read_text(encoding="utf-8"))
-        pointer = next(_name_pointers(device_address, readable), None)
-        if pointer is not None:
-            _names[device_address] = ctypes.create_string_buffer(level)
-            pointer.value = ctypes.addressof(_names[device_address])
-            return
+    level = _level()
+    field = _name_field(memory, device_address)
+    if level is not None and field is not None:
+        _names[device_address] = ctypes.create_string_buffer(level)
+        ctypes.c_uint64.from_address(field).value = ctypes.addressof(_names[device_address])
 
 
 def _level() -> bytes | None:
+    """Return the highest level of this processor; None where it has none of them."""
     text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    flags = next((line for line in text.splitlines() if line.startswith("flags")), "").split()
+    _, _, after = text.partition("\nflags")
+    flags = after.partition("\n")[0].split()
     return next((level for feature, level in _LEVELS if feature in flags), None)
 
 
-def _readable(maps: str) -> list[tuple[int, int]]:
-    """Return the ranges of addresses that this process may read."""
-    lines = [line.split()[:2] for line in maps.splitlines()]
-    ranges = [span.split("-") for span, rights in lines if rights.startswith("r")]
-    return [(int(low, 16), int(high, 16)) for low, high in ranges]
+def _name_field(memory: Path, address: int) -> int | None:
+    """Return where PoCL's record of a device has the pointer to the refused name.
 
-
-def _name_pointers(address: int, readable: Sequence[tuple[int, int]]) -> Iterator[ctypes.c_uint64]:
-    """Yield the pointers in PoCL's record of a device that lead to the refused name."""
-
-    def can_read(start: int, size_bytes: int) -> bool:
-        return any(low <= start and start + size_bytes <= high for low, high in readable)
-
-    for field in range(address, address + _RECORD_BYTES, _POINTER_BYTES):
-        if can_read(field, _POINTER_BYTES):
-            pointer = ctypes.c_uint64.from_address(field)
-            if can_read(pointer.value, len(_REFUSED)) and (
-                ctypes.string_at(pointer.value, len(_REFUSED)) == _REFUSED
-            ):
-                yield pointer
+    Its other fields may be anything: reading the memory as a file fails where one leads nowhere.
+    """
+    with memory.open("rb", buffering=0) as file:
+        for field in range(address, address + _RECORD_BYTES, _POINTER.size):
+            try:
+                (pointer,) = _POINTER.unpack(os.pread(file.fileno(), _POINTER.size, field))
+                name = os.pread(file.fileno(), len(_REFUSED), pointer)
+            except (OSError, OverflowError, struct.error):
+                continue
+            if name == _REFUSED:
+                return field
+    return None

@@ -67,25 +67,27 @@ class _Process:
     stderr: IO[bytes]
     how: str | None = None
 
-    def has_ended(self) -> bool:
-        """Say whether it has ended; without a call it sends nothing else than its end."""
-        return self.popen.poll() is not None or self.connection.poll()
-
     def end(self) -> None:
         """End it, and its programs where it knows how."""
-        if self.how is None:
-            self.popen.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.popen.wait(_END_S)
-            self.popen.kill()
-            self.how = _described(self.popen.wait()) + self._last_words()
-            self.stderr.close()
-
-    def _last_words(self) -> str:
+        if self.how is not None:
+            return
+        self.popen.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.popen.wait(_END_S)
+        self.popen.kill()
+        code = self.popen.wait()
+        if code >= 0:
+            self.how = f"ended with exit status {code}"
+        else:
+            self.how = f"died of {signal_name(-code)}"
+        if code == -signal.SIGKILL:
+            self.how += ", as when memory runs out"
         size_bytes = self.stderr.seek(0, os.SEEK_END)
         self.stderr.seek(max(0, size_bytes - _LAST_WORDS))
-        text = self.stderr.read().decode(errors="replace").strip()
-        return f", with stderr: {text}" if text else ""
+        words = self.stderr.read().decode(errors="replace").strip()
+        if words:
+            self.how += f", with stderr: {words}"
+        self.stderr.close()
 
 
 class Child:
@@ -118,9 +120,16 @@ class Child:
                 self._end(process)
                 message = f"did not end within {timeout_s:g} s and was killed"
                 raise ChildLost(message, hung=True)
-            is_spoilt, answer = process.connection.recv(), process.connection.recv_bytes()
+            is_spoilt = process.connection.recv()
+            answer = process.connection.recv_bytes()
         except (EOFError, OSError):
-            raise self._lost(process) from None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.popen.wait(_END_S)  # it ends by itself, and its exit status says why
+            self._end(process)
+            # A process that exits did so itself; but a worker of programs, at SIGTERM.
+            code = process.popen.returncode
+            by_chance = is_from_outside(-code) or code == 128 + signal.SIGTERM
+            raise ChildLost(process.how or "", by_chance=by_chance) from None
         except BaseException:  # as at Ctrl-C: its answer would be taken for that to the next call
             self._end(process)
             raise
@@ -129,8 +138,9 @@ class Child:
         result, error = ForkingPickler.loads(answer)
         if error is None:
             return result  # type: ignore[no-any-return]
-        full = no_room(error) if isinstance(error, OSError) else None
-        raise full or error
+        if isinstance(error, OSError):
+            raise no_room(error) or error
+        raise error
 
     def call_again(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
         """Call a function, a second time where the process was killed from outside."""
@@ -153,8 +163,10 @@ class Child:
         self.replace()
 
     def _running(self) -> _Process:
-        if self._process is not None and self._process.has_ended():
-            self._end(self._process)
+        process = self._process
+        # Without a call it sends nothing else than its end.
+        if process is not None and (process.popen.poll() is not None or process.connection.poll()):
+            self._end(process)
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the worker processes were ended")
@@ -169,12 +181,6 @@ class Child:
             process.end()
             if self._process is process:
                 self._process = None
-
-    def _lost(self, process: _Process) -> ChildLost:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.popen.wait(_END_S)  # it ends by itself, and its exit status says why
-        self._end(process)
-        return ChildLost(process.how or "", by_chance=_is_chance(process.popen.returncode))
 
 
 @cache
@@ -214,17 +220,18 @@ def serve(parent: Connection, pid: int) -> None:
     """Make the worker, and answer calls until the parent, of this number, closes its end."""
     os.set_inheritable(parent.fileno(), False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the parent handles
-    if sys.platform == "linux":
-        end_with_parent(pid)
-        # When memory runs out, Linux should end a worker, not the run.
-        with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text("1000")
+    end_with_parent(pid)
+    # When memory runs out, Linux should end a worker, not the run.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
     with contextlib.suppress(EOFError, ConnectionError):
-        make_worker, worker = parent.recv_bytes(), None
+        make_worker = parent.recv_bytes()
+        worker = None
         while True:
             request = parent.recv_bytes()
             try:
-                worker = ForkingPickler.loads(make_worker)() if worker is None else worker
+                if worker is None:
+                    worker = ForkingPickler.loads(make_worker)()
                 method, args = ForkingPickler.loads(request)
                 result = ForkingPickler.dumps((method(worker, *args), None))
             except Exception as error:
@@ -241,21 +248,6 @@ def _as_sent(error: Exception) -> Exception:
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
-
-
-def _described(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit status {code}"
-    name = signal_name(-code)
-    return f"died of {name}" + (", as when memory runs out" if name == "SIGKILL" else "")
-
-
-def _is_chance(code: int) -> bool:
-    """Say whether a process ended by no fault of its code; one that exits did so itself.
-
-    A worker of programs exits with 128 + SIGTERM at that signal.
-    """
-    return is_from_outside(-code) if code < 0 else code == 128 + signal.SIGTERM
 
 
 def is_from_outside(number: int) -> bool:

@@ -24,7 +24,6 @@ _OWNER = "owner"
 _NEVER_LOCKED_S = 3600.0
 """A folder without a lock is younger than this while its run begins."""
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _LEAST_ROOM = 1 << 16  # bytes
 _ADVICE = "make room there, or set TMPDIR to a folder with more room"
 
@@ -81,9 +80,7 @@ def _locked_folder(parent: Path, stack: contextlib.ExitStack) -> Path:
 
 
 def _remove_if_abandoned(folder: Path) -> None:
-    """Remove a folder of this user; raises FileHeld where a run has locked it."""
-    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        return
+    """Remove a folder that no run has locked; raises FileHeld where a run has."""
     if (folder / _OWNER).exists():
         with locked_file(folder / _OWNER):
             _remove(folder)
@@ -110,6 +107,6 @@ def require_room() -> None:
 
 def no_room(error: OSError) -> UsageError | None:
     """Return the error for the user where a file system is full; None for other reasons."""
-    if error.errno not in _NO_ROOM:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
     return unwritable(Path(error.filename or tempfile.gettempdir()), error, _ADVICE)
