@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import counted
-from harness.fleet.agent import Agent, FleetDevice, OpenedDevice
+from harness.fleet.agent import Agent, Announced, FleetDevice, OpenedDevice
 from harness.fleet.bundle import pack
 from harness.fleet.cluster import Actor, Cluster, NoWorker, check_address
 from harness.measure.devices import names_in
@@ -107,11 +107,10 @@ class Fleet:
         self._cluster = cluster
         self._bundle = pack(spec)
         self._names = [name.casefold() for name in names_in(request.names)]
-        self._agents: dict[str, Actor] = {}  # by the worker's address
         self._model = ""
+        self._agents: dict[str, Actor] = {}  # by the worker's address
+        self._offered: dict[str, list[FleetDevice]] = {}  # by the worker's address
         self._used: dict[str, str] = {}  # the address of the worker of a device in use, by its UUID
-        self._offered: dict[str, Sequence[FleetDevice]] = {}  # by the worker's address
-        self._there: Collection[str] = ()  # the workers that were there when the command began
         self._next_s: dict[str, float] = {}  # when a device is tried again, by its UUID
         self._joined: queue.SimpleQueue[tuple[str, Measurer]] = queue.SimpleQueue()
         self._unused: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -126,8 +125,12 @@ class Fleet:
         Raises UsageError for devices of several models, and BackendUnavailable where none can be
         opened; this is DeviceBusy where other campaigns use all.
         """
-        self._there = {device.address for device in connected}
-        devices = self._chosen(connected)[: self._request.most]
+        self._offered.clear()
+        different: dict[str, FleetDevice] = {}
+        for device in connected:
+            self._offered.setdefault(device.address, []).append(device)
+            different.setdefault(device.uuid, device)
+        devices = self._chosen(different.values())[: self._request.most]
         for device in devices:
             name = device.name
             if name in self.measurers:
@@ -139,24 +142,12 @@ class Fleet:
                     self.skipped.clear()
                     raise
                 self.skipped.append(f"{name} is not used: {error}")
-            except BaseException:
-                for measurer in reversed(self.measurers.values()):
-                    measurer.close()
-                raise
 
-    def _chosen(self, connected: Sequence[FleetDevice]) -> list[FleetDevice]:
-        """Return the devices to measure on, of one model, each of them once."""
-        once = {device.uuid: device for device in reversed(connected)}
-        devices = [d for d in connected if once[d.uuid] is d and self._is_kind(d)]
-        fitting = [device for device in devices if self._fits(device)]
+    def _chosen(self, connected: Iterable[FleetDevice]) -> list[FleetDevice]:
+        """Return the devices that fit, which must have one model."""
+        fitting = [device for device in connected if self._fits(device)]
         if not fitting:
-            listed = "\n".join(f"  {device.name}: {device.model}" for device in devices)
-            languages = " or ".join(self._spec.sources) or "programs"
-            raise BackendUnavailable(
-                f"no device of the cluster runs {languages}"
-                f"{' and has that name' if self._names else ''}; "
-                f"{counted(len(devices), 'device')}:\n{listed}"
-            )
+            raise self._nothing_fits(connected)
         models = {device.model for device in fitting}
         if len(models) > 1:
             raise UsageError(
@@ -167,24 +158,44 @@ class Fleet:
         self._model = fitting[0].model
         return fitting
 
-    def _is_kind(self, device: FleetDevice) -> bool:
-        """Say whether it is a machine, where the space tunes no kernel of a device's language."""
-        spec = self._spec
-        return (device.backend is None) == (spec.program is not None or spec.framework is not None)
-
     def _fits(self, device: FleetDevice) -> bool:
-        """Say whether it can measure the space, and is named where devices are named."""
+        """Say whether it can measure the space, and is named where devices are named.
+
+        What runs on a machine rather than on a device of it is a program or a Python callable.
+        """
+        if device.backend is None:
+            runs = self._needs_machine
+        else:
+            runs = device.backend.language in self._spec.sources
         words = f"{device.model} {device.uuid} {device.name}".casefold()
-        has_source = device.backend is None or device.backend.language in self._spec.sources
         is_named = not self._names or any(name in words for name in self._names)
-        return self._is_kind(device) and has_source and is_named
+        return runs and is_named
+
+    @property
+    def _needs_machine(self) -> bool:
+        """Whether the space tunes a program or a Python callable."""
+        return self._spec.program is not None or self._spec.framework is not None
+
+    def _nothing_fits(self, connected: Iterable[FleetDevice]) -> BackendUnavailable:
+        """Return the error that lists the devices of the kind that the space needs."""
+        lines = ""
+        count = 0
+        for device in connected:
+            if (device.backend is None) == self._needs_machine:
+                lines += f"\n  {device.name}: {device.model}"
+                count += 1
+        languages = " or ".join(self._spec.sources) or "programs"
+        named = " and has that name" if self._names else ""
+        return BackendUnavailable(
+            f"no device of the cluster runs {languages}{named}; {counted(count, 'device')}:{lines}"
+        )
 
     def _opened(self, device: FleetDevice) -> _RemoteMeasurer:
         """Open the measurer of a device; those of one worker share an agent."""
         agent = self._agents.get(device.address)
         if agent is None or agent.is_lost:
             agent = self._cluster.start(device.address, Agent, self._request.driver)
-            agent.call("run", "store", self._bundle)
+            agent.call("store", self._bundle)
             self._agents[device.address] = agent
         measurer = _RemoteMeasurer(agent, device.uuid)
         self._used[device.uuid] = device.address
@@ -209,7 +220,8 @@ class Fleet:
         if self._looking is not None:
             self._looking.join(_ENDING_S)
         while not self._joined.empty():
-            self._joined.get()[1].close()
+            _, measurer = self._joined.get()
+            measurer.close()
 
     def _look(self) -> None:
         try:
@@ -232,31 +244,37 @@ class Fleet:
         self._used = {uuid: address for uuid, address in self._used.items() if address in alive}
         for address in sorted(alive - self._offered.keys()):
             self._ask(address)
-        for device in [d for address in alive for d in self._offered.get(address, ())]:
-            if (
-                device.uuid not in self._used
-                and len(self._used) < self._request.most
-                and time.monotonic() >= self._next_s.get(device.uuid, 0.0)
-                and not self._is_over.is_set()
-            ):
-                try:
-                    yield device.name, self._opened(device)
-                except HarnessError:
-                    self._next_s[device.uuid] = time.monotonic() + _AGAIN_S
+        for address in alive & self._offered.keys():
+            for device in self._offered[address]:
+                if self._may_open(device):
+                    try:
+                        yield device.name, self._opened(device)
+                    except HarnessError:
+                        self._next_s[device.uuid] = time.monotonic() + _AGAIN_S
+
+    def _may_open(self, device: FleetDevice) -> bool:
+        return (
+            device.model == self._model
+            and self._fits(device)
+            and device.uuid not in self._used
+            and len(self._used) < self._request.most
+            and time.monotonic() >= self._next_s.get(device.uuid, 0.0)
+            and not self._is_over.is_set()
+        )
 
     def _ask(self, address: str) -> None:
-        """Note the devices of a worker that fit; say which others have joined with it."""
+        """Note the devices of a worker that has joined; say which of another model it has."""
         try:
-            devices = [device for device in self._cluster.devices_of(address) if self._fits(device)]
+            devices = self._cluster.devices_of(address)
         except UsageError as error:  # of another version
-            self._offered[address] = ()
+            self._offered[address] = []
             self._unused.put(f"a worker has joined and is not used: {error}")
             return
         except HarnessError:  # lost, perhaps for a moment: it is asked again
             return
-        self._offered[address] = [device for device in devices if device.model == self._model]
+        self._offered[address] = devices
         for device in devices:
-            if device.model != self._model and address not in self._there:
+            if device.model != self._model and self._fits(device):
                 self._unused.put(
                     f"{device.name} has joined and is not used: it is a {device.model}, and this "
                     f"command tunes {self._model}"
@@ -273,45 +291,42 @@ class _RemoteMeasurer:
         it."""
         self._agent = agent
         self._uuid = uuid
-        opened = agent.call("run", "open", uuid)
-        if not isinstance(opened, OpenedDevice):
-            raise BackendUnavailable(f"the worker answered with a {type(opened).__name__}")
+        opened: OpenedDevice = agent.call("open", uuid)
         self.environment = opened.environment
         self.limits = opened.limits
         self.compiler = opened.compiler
         self.notices = opened.notices
         self._fitted = opened.fitted
-        # Sent with the next call, since a message costs the driver a millisecond.
-        self._recalled: list[tuple[Input, tuple[Measurement, ...]]] = []
-        self._expected: list[Config] = []
+        self._announced = Announced()
 
     def fitted(self, spec: Spec) -> Spec:
-        narrowed = {name: getattr(self._fitted, name) for name in ("parameters", "baselines")}
-        return dataclasses.replace(spec, notices=self._fitted.notices, **narrowed)
+        return dataclasses.replace(
+            spec,
+            parameters=self._fitted.parameters,
+            baselines=self._fitted.baselines,
+            notices=self._fitted.notices,
+        )
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
-        self._expected += configs
+        self._announced.expected.extend(configs)
 
     def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
-        self._recalled.append((problem, tuple(measured)))
+        self._announced.recalled.append((problem, tuple(measured)))
 
     def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
-        digest: str | None = self._agent.call(
-            "run", "ask", self._uuid, "data_sha256", problem, stored
-        )
+        digest: str | None = self._agent.call("ask", self._uuid, "data_sha256", problem, stored)
         return digest
 
     def weak_tests(self, problem: Input) -> Sequence[str]:
-        weaknesses: Sequence[str] = self._agent.call(
-            "run", "ask", self._uuid, "weak_tests", problem
-        )
+        weaknesses: Sequence[str] = self._agent.call("ask", self._uuid, "weak_tests", problem)
         return weaknesses
 
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> Measurement:
         """Measure a configuration on the worker; raises BackendUnavailable where it is lost."""
-        return self._asked(problem, [config], "measure", config, best_s)[0]
+        measured: Measurement = self._asked("measure", problem, config, best_s)
+        return measured
 
     def measure_interleaved(
         self,
@@ -322,27 +337,18 @@ class _RemoteMeasurer:
         seeds: Sequence[int] = ONE_OCCASION,
     ) -> list[Measurement]:
         """Measure several on the worker, interleaved."""
-        asked = "measure_interleaved", tuple(configs), rounds, tuple(seeds)
-        return self._asked(problem, configs, *asked)
+        measured: list[Measurement] = self._asked(
+            "measure_interleaved", problem, tuple(configs), rounds, tuple(seeds)
+        )
+        return measured
+
+    def _asked(self, method: str, problem: Input, *args: object) -> Any:
+        """Call a method that measures, with what was announced since the last such call."""
+        announced = self._announced
+        self._announced = Announced()
+        return self._agent.call("measure", self._uuid, announced, method, problem, *args)
 
     def close(self) -> None:
         """Leave the device to others; a worker that is lost has left it."""
         with contextlib.suppress(HarnessError):
-            self._agent.call("run", "close", self._uuid)
-
-    def _asked(
-        self, problem: Input, configs: Sequence[Config], method: str, *args: object
-    ) -> list[Measurement]:
-        """Return the measurements of configurations; raises BackendUnavailable for others."""
-        announced = self._recalled, self._expected
-        self._recalled, self._expected = [], []
-        asked = self._uuid, announced, method, problem, *args
-        answer = self._agent.call("run", "measure", *asked)
-        try:
-            measured = [answer] if isinstance(answer, Measurement) else list(answer)
-            given = [(each.config, each.input) for each in measured]
-        except (AttributeError, TypeError, ValueError):
-            raise BackendUnavailable(f"the worker answered with {answer!r:.100}") from None
-        if given != [(config, problem) for config in configs]:
-            raise BackendUnavailable("the worker answered for other configurations or inputs")
-        return measured
+            self._agent.call("close", self._uuid)

@@ -86,7 +86,7 @@ class FakeCluster:
         """Start an agent, which this is itself."""
         return self
 
-    def call(self, _, method, *args):
+    def call(self, method, *args):
         """Open a device."""
         if method != "open":
             return None
@@ -227,6 +227,10 @@ OFFER = Offer(harness.__version__, (FleetDevice("cpu", "a CPU", "here", None),))
 
 class Echo:
     """An actor that answers with its request."""
+
+    async def run(self, method, *args):
+        """Call another method."""
+        return await getattr(self, method)(*args)
 
     async def echo(self, message):
         """Answer."""
