@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.files import cache_folder, write_folder
 from harness.core.modules import with_imports
-from harness.source.kernel_source import Source
-from harness.space_file import Parameter, Spec
+from harness.space_file import Spec
 from harness.space_file.program import digest_of
 
 MOST_BYTES = 64 << 20
@@ -54,42 +54,22 @@ class Bundle:
         folder = cache_folder("fleet") / digest.hexdigest()
         if not folder.exists():
             write_folder(folder, self.files, executables=self.executables)
-        return _moved(self.spec, folder.joinpath)
+        spec: Spec = _moved(self.spec, folder.joinpath)
+        return spec
 
 
-def _moved(spec: Spec, move: Callable[[Path], Path]) -> Spec:
-    """Return a space whose files and folders are elsewhere."""
-
-    def moved(source: Source) -> Source:
-        return replace(
-            source,
-            path=move(source.path),
-            includes={move(path): text for path, text in source.includes.items()},
-            folders=tuple(map(move, source.folders)),
-        )
-
-    plan = spec.program
-    if plan is not None:
-        plan = replace(
-            plan,
-            folder=move(plan.folder),
-            verify_folder=move(plan.verify_folder),
-            sources=tuple(map(moved, plan.sources)),
-        )
-    parameters: list[Parameter] = []
-    for parameter in spec.parameters:
-        files = {
-            name: replace(file, path=move(file.path)) for name, file in parameter.files.items()
-        }
-        parameters.append(replace(parameter, files=files))
-    return replace(
-        spec,
-        path=move(spec.path),
-        host=move(spec.host),
-        sources={language: moved(source) for language, source in spec.sources.items()},
-        program=plan,
-        parameters=tuple(parameters),
-    )
+def _moved(value: Any, move: Callable[[Path], Path]) -> Any:
+    """Return a space, or a part of one, whose files and folders are elsewhere."""
+    if isinstance(value, Path):
+        return move(value)
+    if type(value) is tuple:
+        return tuple(_moved(part, move) for part in value)
+    if type(value) is dict:
+        return {_moved(key, move): _moved(part, move) for key, part in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        return replace(value, **_moved(parts, move))
+    return value
 
 
 def pack(spec: Spec) -> Bundle:

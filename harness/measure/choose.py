@@ -123,10 +123,7 @@ def open_measurers(
         name = PYTHON if spec.framework else COMMAND
         return {name: measurer}, why
     chosen = choose_devices(requested, devices)
-    backends = [fitted_backend(spec, chosen[0])]
-    compiler = backends[0].cuda_compiler
-    for backend in chosen[1:most]:
-        backends.append(replace(_fitting(spec, backend), cuda_compiler=compiler))
+    backends = [fitted_backend(spec, backend) for backend in chosen[:most]]
     why = backends[0].why
     if len(chosen) > len(backends):
         why += f"; {counted(len(chosen) - len(backends), 'more device')} would have no input"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -245,15 +245,14 @@ def _matches(name: str, devices: Sequence[ListedDevice]) -> list[tuple[ListedDev
         return [(device, f"--device {ALL}") for device in devices if device.group == group]
     folded = name.casefold()
     is_uuid = folded.startswith(("gpu-", "mig-"))
-    rules: list[Callable[[ListedDevice], bool]] = [  # the most exact first
-        lambda device: name in (device.index, device.index.rpartition(":")[2]),
-        lambda device: is_uuid and device.uuid.casefold().startswith(folded),
-        lambda device: device.name.casefold() == folded,
-        lambda device: folded in device.name.casefold(),
-    ]
-    fits: list[ListedDevice] = []
-    for rule in rules:
-        fits = fits or list(filter(rule, devices))
+    # The most exact first: the index, the UUID, the name.
+    fits = [d for d in devices if name in (d.index, d.index.rpartition(":")[2])]
+    if is_uuid and not fits:
+        fits = [device for device in devices if device.uuid.casefold().startswith(folded)]
+    if not fits:
+        fits = [device for device in devices if device.name.casefold() == folded]
+    if not fits:
+        fits = [device for device in devices if folded in device.name.casefold()]
     if not fits:
         return []
     first = fits[0]
