@@ -95,19 +95,20 @@ def open_kernels(
 def _measured_peak(measurer: KernelMeasurer, backend: Backend) -> Amounts:
     """Measure the peak of a measurer's device with kernels of CUDA or OpenCL; raises
     BackendUnavailable where neither lists the device of Python callables."""
-    if measurer.framework is None:
-        return measure_peak(
-            lambda spec: KernelMeasurer(spec, backend, measurer, equal=measurer), backend.is_gpu
-        )
-    device = backend.device
-    if not backend.is_gpu:
-        cpus = [listed for listed in opencl.usable_devices() if not listed.is_gpu]
-        if not cpus:
+    kernels = backend
+    owner: KernelMeasurer | None = measurer
+    if measurer.framework is not None:
+        device = backend.device
+        if device is None or not device.is_gpu:
+            device = next((cpu for cpu in opencl.usable_devices() if not cpu.is_gpu), None)
+        if device is None:
             raise BackendUnavailable("OpenCL lists no CPU")
-        device = cpus[0]
-    assert device is not None, "callables run on a device of this machine"
-    kernels = replace(backend_of(device), cache=backend.cache, clock=backend.clock, is_locked=True)
-    return measure_peak(lambda spec: KernelMeasurer(spec, kernels), backend.is_gpu)
+        kernels = backend_of(device)
+        kernels = replace(kernels, cache=backend.cache, clock=backend.clock, is_locked=True)
+        owner = None
+    return measure_peak(
+        lambda spec: KernelMeasurer(spec, kernels, owner, equal=owner), backend.is_gpu
+    )
 
 
 def open_measurers(
@@ -233,19 +234,20 @@ def with_cuda_compiler(spec: Spec, backend: Backend) -> Backend:
     """
     if backend.language != "cuda":
         return backend
+    arch = backend.arch or ""
     name = backend.cuda_compiler
     why = ""
     if spec.compilers.cuda != AUTO:
         name = spec.compilers.cuda
         why = ": the space says so"
-        reason = why_unusable(name, backend.arch or "")
+        reason = why_unusable(name, arch)
         if reason is not None:
             raise BackendUnavailable(
                 f"{spec.path} says `compiler: {{cuda: {name}}}`, but it cannot be used here: "
                 f"{reason}"
             )
     elif name == NVRTC:
-        missing = why_unusable(NVCC, backend.arch or "") or ""
+        missing = why_unusable(NVCC, arch) or ""
         why = ": " + missing.partition(": ")[0]
     title = "NVRTC" if name == NVRTC else name
     why = f"{backend.why}; {title} compiles{why}"

@@ -135,7 +135,7 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
         raise UsageError(f"--device {ALL} names all devices; leave the others out")
     missing: dict[str, str] = {}
     here: list[ListedDevice] = []
-    unknown = "".join(words[:1])
+    unknown = ""
     for interface in (CUDA, OPENCL):
         if requested not in (AUTO, interface):
             continue
@@ -162,7 +162,7 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
     if here:
         raise _no_device(unknown, here, reasons)
     if words:
-        raise BackendUnavailable(f"there is no device `{unknown}`:{reasons}")
+        raise BackendUnavailable(f"there is no device `{words[0]}`:{reasons}")
     if requested == AUTO:
         raise BackendUnavailable(f"no backend can run here.{reasons}")
     raise BackendUnavailable(f"--backend {requested} cannot run here: {missing[requested]}")
@@ -271,8 +271,7 @@ def _no_device(name: str, here: Sequence[ListedDevice], reasons: str) -> UsageEr
     """Return the error where a name fits no device."""
     names = [ALL]
     for device in here:
-        names += [word for word in device.name.split() if len(word) > 1]
-        names += filter(None, [device.index, device.uuid, device.name])
+        names += [device.index, device.uuid, device.name, *device.name.split()]
     near = nearest(name, names)
     hint = f"; did you mean `{near}`?" if near else "."
     hidden = os.environ.get(VISIBLE)
