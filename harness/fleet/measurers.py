@@ -6,9 +6,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import queue
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -33,7 +33,6 @@ measurement."""
 
 _SAY_S = 1.0
 _WAIT_LOOK_S = 0.5
-_LOOK_S = 2.0
 _ENDING_S = 5.0  # a device that takes longer to open is free again once its worker notices
 _AGAIN_S = 30.0
 """A device that cannot be opened, since another campaign uses it, is tried again after so long."""
@@ -95,8 +94,7 @@ class Fleet:
     """The devices of a cluster that can measure a space.
 
     `measurers` are those of the devices that were there, by the devices' names, and `skipped` says
-    why others were not used. A thread, which begins with the first call of `joined`, opens the
-    devices that join.
+    why others were not used. A thread opens the devices that join, between the calls of `joined`.
     """
 
     def __init__(self, spec: Spec, request: FleetRequest, cluster: Cluster) -> None:
@@ -112,10 +110,9 @@ class Fleet:
         self._offered: dict[str, list[FleetDevice]] = {}  # by the worker's address
         self._used: dict[str, str] = {}  # the address of the worker of a device in use, by its UUID
         self._next_s: dict[str, float] = {}  # when a device is tried again, by its UUID
-        self._joined: queue.SimpleQueue[tuple[str, Measurer]] = queue.SimpleQueue()
         self._unused: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._is_over = threading.Event()
-        self._looking: threading.Thread | None = None
+        self._threads = ThreadPoolExecutor(1)
+        self._opening: Future[dict[str, Measurer]] | None = None
 
     # ------------------------------------------------------------------ devices that are there
 
@@ -126,28 +123,13 @@ class Fleet:
         opened; this is DeviceBusy where other campaigns use all.
         """
         self._offered.clear()
-        different: dict[str, FleetDevice] = {}
+        self._next_s.clear()
         for device in connected:
             self._offered.setdefault(device.address, []).append(device)
-            different.setdefault(device.uuid, device)
-        devices = self._chosen(different.values())[: self._request.most]
-        for device in devices:
-            name = device.name
-            if name in self.measurers:
-                name = f"{name}, {device.uuid}"
-            try:
-                self.measurers[name] = self._opened(device)
-            except BackendUnavailable as error:
-                if device is devices[-1] and not self.measurers:
-                    self.skipped.clear()
-                    raise
-                self.skipped.append(f"{name} is not used: {error}")
-
-    def _chosen(self, connected: Iterable[FleetDevice]) -> list[FleetDevice]:
-        """Return the devices that fit, which must have one model."""
         fitting = [device for device in connected if self._fits(device)]
         if not fitting:
             raise self._nothing_fits(connected)
+        self._model = fitting[0].model
         models = {device.model for device in fitting}
         if len(models) > 1:
             raise UsageError(
@@ -155,8 +137,21 @@ class Fleet:
                 "one with --device, and run the command once for each: "
                 f"{', '.join(sorted(models))}"
             )
-        self._model = fitting[0].model
-        return fitting
+        failure: BackendUnavailable | None = None
+        for device in fitting:
+            if not self._is_free(device):
+                continue
+            name = device.name
+            if name in self.measurers:
+                name = f"{name}, {device.uuid}"
+            try:
+                self.measurers[name] = self._opened(device)
+            except BackendUnavailable as error:
+                failure = error
+                self.skipped.append(f"{name} is not used: {error}")
+        if failure is not None and not self.measurers:
+            self.skipped.clear()
+            raise failure
 
     def _fits(self, device: FleetDevice) -> bool:
         """Say whether it can measure the space, and is named where devices are named.
@@ -178,20 +173,28 @@ class Fleet:
 
     def _nothing_fits(self, connected: Iterable[FleetDevice]) -> BackendUnavailable:
         """Return the error that lists the devices of the kind that the space needs."""
-        lines = ""
-        count = 0
+        lines: dict[str, str] = {}
         for device in connected:
             if (device.backend is None) == self._needs_machine:
-                lines += f"\n  {device.name}: {device.model}"
-                count += 1
+                lines[device.uuid] = f"\n  {device.name}: {device.model}"
         languages = " or ".join(self._spec.sources) or "programs"
         named = " and has that name" if self._names else ""
         return BackendUnavailable(
-            f"no device of the cluster runs {languages}{named}; {counted(count, 'device')}:{lines}"
+            f"no device of the cluster runs {languages}{named}; {counted(len(lines), 'device')}:"
+            f"{''.join(lines.values())}"
+        )
+
+    def _is_free(self, device: FleetDevice) -> bool:
+        """Say whether a device that fits may be opened now."""
+        return (
+            device.uuid not in self._used
+            and len(self._used) < self._request.most
+            and time.monotonic() >= self._next_s.get(device.uuid, 0.0)
         )
 
     def _opened(self, device: FleetDevice) -> _RemoteMeasurer:
         """Open the measurer of a device; those of one worker share an agent."""
+        self._next_s[device.uuid] = time.monotonic() + _AGAIN_S  # unless it opens
         agent = self._agents.get(device.address)
         if agent is None or agent.is_lost:
             agent = self._cluster.start(device.address, Agent, self._request.driver)
@@ -199,43 +202,37 @@ class Fleet:
             self._agents[device.address] = agent
         measurer = _RemoteMeasurer(agent, device.uuid)
         self._used[device.uuid] = device.address
+        del self._next_s[device.uuid]
         return measurer
 
     # -------------------------------------------------------------------- devices that join
 
     def joined(self) -> dict[str, Measurer]:
-        """Return the measurers of devices that joined since the last call, by their names."""
-        if self._looking is None:
-            self._looking = threading.Thread(target=self._look, daemon=True)
-            self._looking.start()
-        return dict(self._joined.get() for _ in range(self._joined.qsize()))
+        """Return the measurer of a device that joined since the last call, if any, by its name;
+        begin to open the next one."""
+        measurers: dict[str, Measurer] = {}
+        if self._opening is not None:
+            if not self._opening.done():
+                return measurers
+            measurers = self._opening.result()
+        self._opening = self._threads.submit(self.open_next)
+        return measurers
 
     def unused(self) -> list[str]:
         """Say which devices joined since the last call and are not used, and why."""
         return [self._unused.get() for _ in range(self._unused.qsize())]
 
     def close(self) -> None:
-        """Open no more devices, and close those that nobody uses yet."""
-        self._is_over.set()
-        if self._looking is not None:
-            self._looking.join(_ENDING_S)
-        while not self._joined.empty():
-            _, measurer = self._joined.get()
-            measurer.close()
+        """Open no more devices, and close the one that nobody uses yet."""
+        self._threads.shutdown(wait=False)
+        if self._opening is not None and wait([self._opening], _ENDING_S).done:
+            with contextlib.suppress(HarnessError):  # of a scheduler that is lost
+                for measurer in self._opening.result().values():
+                    measurer.close()
 
-    def _look(self) -> None:
-        try:
-            while not self._is_over.wait(_LOOK_S):
-                for joined in self.open_new():
-                    self._joined.put(joined)
-        except Exception as error:
-            # At the end the cluster is closed. Those who measure report a scheduler that is lost.
-            if not self._is_over.is_set() and not isinstance(error, HarnessError):
-                raise
-
-    def open_new(self) -> Iterator[tuple[str, Measurer]]:
-        """Open the devices of the same model that are not in use, nor tried lately; yield their
-        names and measurers.
+    def open_next(self) -> dict[str, Measurer]:
+        """Open a device of the same model that is not in use, nor was tried lately; return its
+        measurer by its name, or nothing.
 
         A device is free again when its worker has left, also if this one comes back: a worker that
         was stopped goes on at the same address.
@@ -246,21 +243,10 @@ class Fleet:
             self._ask(address)
         for address in alive & self._offered.keys():
             for device in self._offered[address]:
-                if self._may_open(device):
-                    try:
-                        yield device.name, self._opened(device)
-                    except HarnessError:
-                        self._next_s[device.uuid] = time.monotonic() + _AGAIN_S
-
-    def _may_open(self, device: FleetDevice) -> bool:
-        return (
-            device.model == self._model
-            and self._fits(device)
-            and device.uuid not in self._used
-            and len(self._used) < self._request.most
-            and time.monotonic() >= self._next_s.get(device.uuid, 0.0)
-            and not self._is_over.is_set()
-        )
+                if device.model == self._model and self._fits(device) and self._is_free(device):
+                    with contextlib.suppress(HarnessError):
+                        return {device.name: self._opened(device)}
+        return {}
 
     def _ask(self, address: str) -> None:
         """Note the devices of a worker that has joined; say which of another model it has."""

@@ -107,7 +107,10 @@ def fleet_of(tmp_path):
         fleet.open(cluster.devices())
 
         def look():
-            return set(dict(fleet.open_new()))
+            names = set()
+            while joined := fleet.open_next():
+                names |= set(joined)
+            return names
 
         return fleet, look
 
@@ -125,8 +128,7 @@ def test_devices_of_workers_that_join_are_opened_once(fleet_of):
     assert look() == {"a"}, "its worker has left, and another one offers it"
 
 
-def test_devices_join_while_a_campaign_runs(fleet_of, monkeypatch):
-    monkeypatch.setattr("harness.fleet.measurers._LOOK_S", 0.01)
+def test_devices_join_while_a_campaign_runs(fleet_of):
     cluster = FakeCluster(one=("a",))
     fleet, _ = fleet_of(cluster)
     cluster.workers["two"] = ("b",)
