@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import harness
-from harness.core.errors import BackendUnavailable, HarnessError, UsageError
+from harness.core.errors import BackendUnavailable, Busy, HarnessError, UsageError
 from harness.core.text import command_line
 from harness.fleet import agent
 from harness.fleet.agent import FleetDevice, Offer
@@ -161,7 +161,7 @@ class _WorkerLost(BackendUnavailable):
     """A worker left the cluster, does not answer any more, or answers with what nobody can read."""
 
 
-class NoWorker(BackendUnavailable):
+class NoWorker(BackendUnavailable, Busy):
     """No worker has joined yet."""
 
 
@@ -207,9 +207,11 @@ class Cluster:
             except BackendUnavailable as error:
                 reasons += f"\n  {error}"
         if not devices:
+            command = command_line("worker", self._address)
             raise NoWorker(
-                f"{self._address} has no worker. On each machine that shall measure, run: "
-                f"{command_line('worker', self._address)}{reasons}"
+                f"{self._address} has no worker: on each machine that shall measure, run "
+                f"`{command}`{reasons}",
+                "docs/howto/use_several_machines.md describes a cluster",
             )
         return devices
 

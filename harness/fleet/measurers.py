@@ -11,28 +11,25 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
+from harness.core.errors import BackendUnavailable, HarnessError, UsageError
+from harness.core.locks import patiently
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import counted
 from harness.fleet.agent import Agent, Announced, FleetDevice, OpenedDevice
 from harness.fleet.bundle import pack
-from harness.fleet.cluster import Actor, Cluster, NoWorker, check_address
+from harness.fleet.cluster import Actor, Cluster, check_address
 from harness.measure.devices import names_in
 from harness.measure.measurer import Measurer
 from harness.measure.occasions import ONE_OCCASION
 from harness.space import Space
 from harness.space_file import Spec
 
-T = TypeVar("T")
-
 _WAIT_S = 60.0
 """The first worker is given so long to come, and a device whose driver was killed to end its last
 measurement."""
 
-_SAY_S = 1.0
-_WAIT_LOOK_S = 0.5
 _ENDING_S = 5.0  # a device that takes longer to open is free again once its worker notices
 _AGAIN_S = 30.0
 """A device that cannot be opened, since another campaign uses it, is tried again after so long."""
@@ -65,29 +62,12 @@ def open_fleet(spec: Spec, request: FleetRequest) -> Iterator[Fleet]:
     cluster = Cluster.connect(request.address)
     try:
         fleet = Fleet(spec, request, cluster)
-        devices = _waited_for(cluster.devices, request.say)
-        _waited_for(lambda: fleet.open(devices), request.say)
+        end_s = time.monotonic() + _WAIT_S
+        devices = patiently(cluster.devices, end_s, request.say)
+        patiently(lambda: fleet.open(devices), end_s, request.say)
         yield fleet
     finally:
         cluster.close()
-
-
-def _waited_for(attempt: Callable[[], T], say: Callable[[str], None]) -> T:
-    """Return what an attempt returns; make it again for a while, and say so, where workers have not
-    joined yet, or all devices are used by other drivers, which may have ended."""
-    begin_s = time.monotonic()
-    is_said = False
-    while True:
-        try:
-            return attempt()
-        except (NoWorker, DeviceBusy) as error:
-            now_s = time.monotonic() - begin_s
-            if now_s >= _WAIT_S:
-                raise
-            if not is_said and now_s >= _SAY_S:
-                say(f"waiting for up to {_WAIT_S:g} s: {error}")
-                is_said = True
-        time.sleep(_WAIT_LOOK_S)
 
 
 class Fleet:

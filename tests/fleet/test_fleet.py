@@ -195,7 +195,6 @@ def test_a_device_that_is_busy_is_left_out(fleet_of):
 
 
 def test_busy_devices_are_opened_later(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.fleet.measurers._SAY_S", 0.0)
     cluster, said = FakeCluster(one=("a", "b")), list[str]()
     cluster.busy = dict.fromkeys("ab", DeviceBusy("another campaign measures on it", "Wait"))
 
