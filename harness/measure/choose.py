@@ -136,14 +136,14 @@ def _open_equal(spec: Spec, backends: Sequence[Backend]) -> list[KernelMeasurer]
     """Open the measurers of equal devices, which measure at once; all or none."""
     with ExitStack() as opened:
 
-        def open_one(backend: Backend, first: KernelMeasurer | None) -> KernelMeasurer:
+        def open_device(backend: Backend, first: KernelMeasurer | None) -> KernelMeasurer:
             measurer = open_kernels(spec, backend, equal=first, devices=len(backends))
             opened.callback(measurer.close)
             return measurer
 
-        first = open_one(backends[0], None)
+        first = open_device(backends[0], None)
         with ThreadPoolExecutor() as threads:
-            others = list(threads.map(partial(open_one, first=first), backends[1:]))
+            others = list(threads.map(partial(open_device, first=first), backends[1:]))
         opened.pop_all()
     return [first, *others]
 

@@ -72,8 +72,8 @@ class Backend:
         """Open the compiler for the device in this process."""
         if self.device is not None and self.device.interface == OPENCL:
             return opencl.OpenClCompiler(self.device)
-        arch = self.arch or gpus.list_gpus()[0].arch
-        return open_cuda_compiler(self.cuda_compiler, arch, specific=self.arch_specific)
+        assert self.arch is not None, "CUDA compiles for an architecture"
+        return open_cuda_compiler(self.cuda_compiler, self.arch, specific=self.arch_specific)
 
     def require_working(self, device: Device, compiler: Compiler) -> None:
         """Raise BackendUnavailable, with the cause and the cure, where a GPU runs no empty kernel.

@@ -1,6 +1,6 @@
 """Remove from a space the flags that an installed compiler refuses.
 
-The compiler is probed: it builds an empty program with each setting. Its answers are kept by its
+The compiler is probed: it builds an empty program with each setting. Its answers are stored by its
 identity. A flag that it refuses stays in the space with `absent` as its only value, so that it is
 not tuned: constraints may still name it, and measurements are filed as before.
 """
@@ -253,9 +253,8 @@ def answers(compiler: _ProbedCompiler, settings: Sequence[Setting]) -> dict[Sett
 
     Raises BackendUnavailable where the compiler refuses even a program without any flag.
     """
-    different = list(dict.fromkeys(settings))
-    key = content_key("flags", compiler.identity, different)
-    return Cache.of_user().recall(key, partial(_asked, compiler, different))
+    key = content_key("flags", compiler.identity, settings)
+    return Cache.of_user().recall(key, partial(_asked, compiler, settings))
 
 
 def _asked(compiler: _ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:

@@ -13,6 +13,9 @@ import numpy.typing as npt
 
 from harness.core.errors import BackendUnavailable
 
+Dtype = np.dtype[Any]
+Shape = tuple[int, ...]
+
 
 class Arrays:
     """Arrays of NumPy, which Numba takes as well.
@@ -20,7 +23,7 @@ class Arrays:
     `memory` is bytes: an array of NumPy on the CPU, else CudaBytes.
     """
 
-    def view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    def view(self, memory: Any, dtype: Dtype, shape: Shape) -> Any:
         """Return a new array over memory."""
         return memory.view(dtype).reshape(shape)
 
@@ -47,7 +50,7 @@ class _CupyArrays(Arrays):
 
         self._cupy = cupy
 
-    def view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    def view(self, memory: Any, dtype: Dtype, shape: Shape) -> Any:
         return self._cupy.asarray(memory).view(dtype).reshape(shape)
 
     def as_numpy(self, array: Any) -> npt.NDArray[Any]:
@@ -63,7 +66,7 @@ class _TorchTensors(Arrays):
         self._torch = torch
         self._device = "cuda" if is_gpu else "cpu"
 
-    def view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    def view(self, memory: Any, dtype: Dtype, shape: Shape) -> Any:
         plain = self._torch.as_tensor(memory, device=self._device)  # shares the memory
         return plain.view(getattr(self._torch, dtype.name)).reshape(shape)
 
@@ -93,7 +96,7 @@ class _WarpArrays(Arrays):
             warp.set_stream(self._device.null_stream, self._device)
         warp.set_device(self._device)
 
-    def view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    def view(self, memory: Any, dtype: Dtype, shape: Shape) -> Any:
         on_gpu = getattr(memory, "__cuda_array_interface__", None)
         interface = on_gpu or memory.__array_interface__
         return self._warp.array(
