@@ -297,8 +297,10 @@ class Cluster:
         try:
             scheduler = self._client.scheduler
             if scheduler:
-                ask = partial(self._client.sync, scheduler.identity, n_workers=-1)
-                self._alive = frozenset(ask(callback_timeout=_SILENT_S)["workers"])
+                answer = self._client.sync(
+                    scheduler.identity, n_workers=-1, callback_timeout=_SILENT_S
+                )
+                self._alive = frozenset(answer["workers"])
         except asyncio.TimeoutError:  # its machine hangs, or the process is stopped
             self._is_lost = True
             raise self._scheduler_lost() from None

@@ -13,7 +13,7 @@ import pytest
 import harness
 from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
 from harness.fleet.agent import FleetDevice, Offer, OpenedDevice
-from harness.fleet.cluster import Cluster, check_address
+from harness.fleet.cluster import Cluster, NoWorker, check_address
 from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
 from harness.options.tune import TuneOptions
 from tests.helpers.dask_workers import local_workers, offering
@@ -207,6 +207,18 @@ def test_busy_devices_are_opened_later(tmp_path, monkeypatch):
     with open_fleet(write_program(tmp_path), request) as fleet:
         assert (list(fleet.measurers), fleet.skipped) == (["a", "b"], [])
     assert len(said) == 1
+
+
+def test_the_first_worker_is_waited_for(tmp_path, monkeypatch):
+    cluster, said = FakeCluster(one=("a",)), list[str]()
+    devices = cluster.devices()
+    missing = NoWorker("no worker yet", "Start one")
+    monkeypatch.setattr(cluster, "devices", Mock(side_effect=[missing, devices]))
+    monkeypatch.setattr("harness.fleet.measurers.Cluster.connect", lambda *_: cluster)
+    request = FleetRequest("tcp://127.0.0.1:1", (), 9, False, "this", said.append)
+    with open_fleet(write_program(tmp_path), request) as fleet:
+        assert list(fleet.measurers) == ["a"]
+    assert "no worker yet" in said[0]
 
 
 def test_devices_of_several_models_are_no_fleet(fleet_of):
