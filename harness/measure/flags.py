@@ -104,35 +104,36 @@ def _without_refused(spec: Spec, compiler: str, probed: _ProbedCompiler) -> Spec
     selected = spec.selected_flags[compiler].values
     flags = catalogue_of(compiler).flags
     tuned = {p.name: p for p in spec.parameters if p.compiler == compiler}
-    tried: dict[str, dict[Value, Setting]] = {}
-    settings: list[Setting] = []
+    settings: dict[tuple[str, Value], Setting] = {}
     for name, values in selected.items():
-        ends = (values[0], values[-1]) if isinstance(values, range) else values
         is_linked = flags[name].needs == "linking"
-        tried[name] = {value: Setting(tuned[name].options(value), is_linked) for value in ends}
-        settings += tried[name].values()
-    said = answers(probed, settings)
+        if isinstance(values, range):
+            values = (values[0], values[-1])
+        for value in values:
+            settings[name, value] = Setting(tuned[name].options(value), is_linked)
+    said = answers(probed, list(settings.values()))
+    refused: dict[str, dict[Value, str]] = {}
+    for (name, value), setting in settings.items():
+        message = said[setting]
+        if message is not None:
+            refused.setdefault(name, {})[value] = message
     texts: list[str] = []
     left_out = 0
-    for name, values in selected.items():
+    for name, messages in refused.items():
         flag = tuned[name]
-        refused: dict[Value, str] = {}
-        for value, setting in tried[name].items():
-            message = said[setting]
-            if message is not None:
-                refused[value] = message
-        accepted = [value for value in flag.values if value not in refused]
-        if refused and (isinstance(values, range) or len(refused) == len(values)):
+        accepted = [value for value in flag.values if value not in messages]
+        values = selected[name]
+        if isinstance(values, range) or len(messages) == len(values):
             accepted = [flag.default]
             left_out += 1
-            value, message = next(iter(refused.items()))
+            value, message = next(iter(messages.items()))
             spelled = " ".join(flag.options(value))
             texts.append(f"`{name}` is left out: the compiler refuses {spelled}: {message}")
         else:
-            for value, message in refused.items():
+            for value, message in messages.items():
                 texts.append(f"`{name}` is left without {shown(value)}: {message}")
         tuned[name] = replace(flag, values=tuple(accepted))
-    if tried and left_out == len(tuned):
+    if 0 < left_out == len(tuned):
         texts.append(NO_FLAG)
     parameters: list[Parameter] = []
     for parameter in spec.parameters:
