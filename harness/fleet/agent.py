@@ -35,7 +35,7 @@ from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 
 _THREADS = 256
-"""A device needs one, and one more where its driver closes it meanwhile."""
+"""A device needs a thread, and another where its driver closes it meanwhile."""
 
 
 # ------------------------------------------------------------------------------------ the offer
@@ -147,8 +147,10 @@ class Announced:
 
 
 class Agent:
-    """Measures on devices of this worker for one driver, in threads of its own: Dask has one for
-    all actors of a worker."""
+    """Measures on devices of this worker for one driver.
+
+    It has threads, since Dask has only one for all actors of a worker.
+    """
 
     _spec: Spec  # once it is stored
     _fitted: Spec  # once a device is open
@@ -169,8 +171,8 @@ class Agent:
         _agents.add(self)
 
     async def run(self, method: str, *args: object) -> Any:
-        """Call another method in a thread; what is wrong with this worker is no fault of the
-        user's."""
+        """Call another method in a thread. A fault of this worker is raised as
+        BackendUnavailable, since the user's space and options have none."""
         function = partial(getattr(self, method), *args)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, function)
@@ -191,8 +193,8 @@ class Agent:
     def open(self, uuid: str) -> OpenedDevice:
         """Open the measurer of a device.
 
-        An earlier process of the same campaign has ended, and so is what still runs for it. Raises
-        DeviceBusy where another campaign measures on the device, BackendUnavailable.
+        Ends what still runs for an earlier process of the same campaign. Raises DeviceBusy where
+        another campaign measures on the device, BackendUnavailable.
         """
         device = self._device(uuid)
         with _changing:

@@ -328,7 +328,10 @@ class Cluster:
 
 
 class Actor:
-    """An actor on a worker, whose method `run` calls the others; `is_lost` once that has failed."""
+    """An actor on a worker, whose method `run` calls the others.
+
+    It `is_lost` once a call has failed.
+    """
 
     def __init__(self, cluster: Cluster, address: str, actor: Any) -> None:
         self.is_lost = False

@@ -27,12 +27,13 @@ from harness.space import Space
 from harness.space_file import Spec
 
 _WAIT_S = 60.0
-"""The first worker is given so long to come, and a device whose driver was killed to end its last
-measurement."""
+"""The driver waits so long for the first worker, and for a device whose driver was killed, which
+ends its last measurement."""
 
 _ENDING_S = 5.0  # a device that takes longer to open is free again once its worker notices
+
 _AGAIN_S = 30.0
-"""A device that cannot be opened, since another campaign uses it, is tried again after so long."""
+"""A device that could not be opened is tried again after so long."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class FleetRequest:
 
 @contextmanager
 def open_fleet(spec: Spec, request: FleetRequest) -> Iterator[Fleet]:
-    """Open a measurer for each device of a cluster; close them inside the block.
+    """Open a measurer for each device of a cluster; the caller closes them inside the block.
 
     Raises UsageError and BackendUnavailable.
     """
@@ -84,7 +85,6 @@ class Fleet:
         self._request = request
         self._cluster = cluster
         self._bundle = pack(spec)
-        self._names = [name.casefold() for name in names_in(request.names)]
         self._model = ""
         self._agents: dict[str, Actor] = {}  # by the worker's address
         self._offered: dict[str, list[FleetDevice]] = {}  # by the worker's address
@@ -136,15 +136,15 @@ class Fleet:
     def _fits(self, device: FleetDevice) -> bool:
         """Say whether it can measure the space, and is named where devices are named.
 
-        What runs on a machine rather than on a device of it is a program or a Python callable.
+        A space of a program or a Python callable needs a machine, a space of kernels a device.
         """
         if device.backend is None:
             runs = self._needs_machine
         else:
             runs = device.backend.language in self._spec.sources
+        names = names_in(self._request.names)
         words = f"{device.model} {device.uuid} {device.name}".casefold()
-        is_named = not self._names or any(name in words for name in self._names)
-        return runs and is_named
+        return runs and (not names or any(name.casefold() in words for name in names))
 
     @property
     def _needs_machine(self) -> bool:
@@ -158,7 +158,7 @@ class Fleet:
             if (device.backend is None) == self._needs_machine:
                 lines[device.uuid] = f"\n  {device.name}: {device.model}"
         languages = " or ".join(self._spec.sources) or "programs"
-        named = " and has that name" if self._names else ""
+        named = " and has that name" if self._request.names else ""
         return BackendUnavailable(
             f"no device of the cluster runs {languages}{named}; {counted(len(lines), 'device')}:"
             f"{''.join(lines.values())}"

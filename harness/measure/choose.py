@@ -1,4 +1,8 @@
-"""Choose the measurer of a space: of kernels on a device, or of a program."""
+"""Choose the measurer of a space: of a program, or of kernels or a Python callable on a device.
+
+`open_measurer` chooses, `open_measurers` does so for several equal devices, and `open_kernels`
+opens on a device that is chosen already.
+"""
 
 from __future__ import annotations
 

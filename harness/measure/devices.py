@@ -1,15 +1,14 @@
-"""Choose a device and its backend, and say why; or what to install where the requested one cannot
-run. List the devices of this machine.
+"""Choose a device and its backend, and say why, or what to install. List this machine's devices.
 
-A person names devices by index, UUID, or a part of the name. A device must run an empty kernel:
-without that, each configuration would fail, and be blamed for the device's fault.
+A person names devices by index, UUID, or a part of the name. A device must run an empty kernel
+first: where it cannot, every configuration would fail, through no fault of its own.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -290,7 +289,7 @@ def _device_line(device: ListedDevice) -> str:
     return f"  {device.index:<4} {device}"
 
 
-def _listed(devices: Iterable[ListedDevice]) -> str:
+def _listed(devices: Sequence[ListedDevice]) -> str:
     return "\n".join(map(_device_line, devices))
 
 
