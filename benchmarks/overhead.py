@@ -42,6 +42,7 @@ from harness.search import SearchOptions, resolve_techniques
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.tuning import Campaign, CampaignPlan
+from harness.tuning.devices import DevicePool
 
 TESTS = (100, 300, 1000, 5000)
 PEER_TESTS = (100, 300)
@@ -83,8 +84,9 @@ def run_campaign(
 ) -> tuple[float, float]:
     """Run a campaign, or go on with it; return its seconds, and those of the CPU."""
     options = SearchOptions(resolve_techniques([technique]), tests, 0, "", 4)
+    device = measurer.left[0] if isinstance(measurer, DevicePool) else measurer
     with writing(database) as engine, Store(engine) as store:
-        number = store.choose_campaign(spec, measurer.environment, fresh=False)
+        number = store.choose_campaign(spec, device.environment, fresh=False)
         plan = CampaignPlan(spec, options, number, **stages)
         campaign = Campaign(plan, measurer, store, display or Display())
         began_s, began_cpu_s = time.perf_counter(), time.process_time()

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,21 +26,16 @@ from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, Sp
 from harness.core.machine import processor, usable_cores
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
 from harness.fleet.bundle import Bundle
-from harness.measure.choose import fitted_backend, open_kernels, open_measurer
+from harness.measure.choose import fitted_backend, fitted_to, open_kernels, open_measurer
 from harness.measure.devices import ALL, AUTO, Backend, choose_devices
 from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.measurer import Measurer
 from harness.measure.process.device_lock import locked
-from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 
-_LocalMeasurer = KernelMeasurer | ProgramMeasurer
-
-_Announced = tuple[Sequence[tuple[Input, Sequence[Measurement]]], Sequence[Config]]
-"""Earlier measurements of inputs, and configurations to build."""
-
 _THREADS = 256
-"""A device needs one, and one more where its driver closes it meanwhile."""
+"""A device needs a thread, and another where its driver closes it meanwhile."""
 
 
 # ------------------------------------------------------------------------------------ the offer
@@ -63,9 +58,9 @@ class FleetDevice:
     @property
     def name(self) -> str:
         """The name for messages."""
-        if self.backend is None:
+        if self.backend is None or self.backend.device is None:
             return self.host_name
-        return f"{self.host_name} device {self.backend.device.index if self.backend.device else 0}"
+        return f"{self.host_name} device {self.backend.device.index}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,8 @@ def make_offer(names: Sequence[str]) -> Offer:
 
     Raises UsageError for an unknown name, BackendUnavailable where a named device cannot be used.
     """
-    host_name, boot = platform.node(), ""
+    host_name = platform.node()
+    boot = ""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     # Two processes of one machine may offer the same device, and must call it the same; two
@@ -129,19 +125,35 @@ def offer(names: Sequence[str] = ()) -> Offer:
 
 @dataclass(frozen=True)
 class OpenedDevice:
-    """What a driver must know of a device; `fitted` is the space with what the compiler there knows
-    of its flags."""
+    """What a driver must know of a device; `fitted` is the space without the flags that the
+    compiler there refuses."""
 
     environment: Environment
-    limits: DeviceLimits
+    limits: DeviceLimits | None
     compiler: str | None
     notices: tuple[str, ...]
     fitted: Spec
 
 
+@dataclass(frozen=True)
+class Announced:
+    """Earlier measurements of inputs, and configurations to build.
+
+    They are sent with the next measurement, since a message costs the driver a millisecond.
+    """
+
+    recalled: list[tuple[Input, Sequence[Measurement]]] = field(default_factory=list)
+    expected: list[Config] = field(default_factory=list)
+
+
 class Agent:
-    """Measures on devices of this worker for one driver, in threads of its own: Dask has one for
-    all actors of a worker."""
+    """Measures on devices of this worker for one driver.
+
+    It has threads, since Dask has only one for all actors of a worker.
+    """
+
+    _spec: Spec  # once it is stored
+    _fitted: Spec  # once a device is open
 
     def __init__(self, driver: str) -> None:
         """`driver` is the campaign, by the name of its database."""
@@ -149,10 +161,8 @@ class Agent:
         self.in_use: set[str] = set()  # the UUIDs of its devices
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="harness-agent")
         self._opening = threading.Lock()
-        self._spec: Spec | None = None
-        self._fitted: Spec | None = None
         self._spaces: dict[Input, ConstrainedSpace] = {}
-        self._measurers: dict[str, _LocalMeasurer] = {}  # by UUID; the first one has the builds
+        self._measurers: dict[str, Measurer] = {}  # by UUID; the first one has the builds
         self._has_ended = False
         self._open = ExitStack()
         # Dask drops an agent in its event loop, which must not wait for processes that end.
@@ -161,8 +171,8 @@ class Agent:
         _agents.add(self)
 
     async def run(self, method: str, *args: object) -> Any:
-        """Call another method in a thread; what is wrong with this worker is no fault of the
-        user's."""
+        """Call another method in a thread. A fault of this worker is raised as
+        BackendUnavailable, since the user's space and options have none."""
         function = partial(getattr(self, method), *args)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, function)
@@ -183,13 +193,14 @@ class Agent:
     def open(self, uuid: str) -> OpenedDevice:
         """Open the measurer of a device.
 
-        An earlier process of the same campaign has ended, and so is what still runs for it. Raises
-        DeviceBusy where another campaign measures on the device, BackendUnavailable.
+        Ends what still runs for an earlier process of the same campaign. Raises DeviceBusy where
+        another campaign measures on the device, BackendUnavailable.
         """
         device = self._device(uuid)
         with _changing:
-            users = [each for each in _agents if each is not self and uuid in each.in_use]
-            for user in users:
+            for user in list(_agents):
+                if user is self or uuid not in user.in_use:
+                    continue
                 if user.driver != self.driver:
                     raise DeviceBusy(
                         f"another campaign measures on {device.model} of {device.host_name}, that "
@@ -201,69 +212,64 @@ class Agent:
             self.in_use.add(uuid)
         try:
             with self._opening:
-                measurer = self._measurers[uuid] = self._measurer(device)
-                if self._fitted is None:
-                    assert self._spec is not None, "it was stored"
-                    self._fitted = measurer.fitted(self._spec)
+                measurer = self._measurer(device)
+                if not self._measurers:
+                    self._fitted = fitted_to(self._spec, measurer)
+                self._measurers[uuid] = measurer
         except BaseException:
             self.in_use.discard(uuid)
             raise
-        about = measurer.environment, measurer.limits, measurer.compiler
-        return OpenedDevice(*about, tuple(measurer.notices), self._fitted)
+        return OpenedDevice(
+            measurer.environment,
+            measurer.limits,
+            measurer.compiler,
+            tuple(measurer.notices),
+            self._fitted,
+        )
 
     def _device(self, uuid: str) -> FleetDevice:
-        device = next((each for each in offer().devices if each.uuid == uuid), None)
-        if device is None:
-            raise BackendUnavailable(f"this worker has no device {uuid}")
-        return device
+        for device in offer().devices:
+            if device.uuid == uuid:
+                return device
+        raise BackendUnavailable(f"this worker has no device {uuid}")
 
-    def _measurer(self, device: FleetDevice) -> _LocalMeasurer:
+    def _measurer(self, device: FleetDevice) -> Measurer:
         """Open a measurer, which is closed with this agent; those of kernels share their builds."""
-        assert self._spec is not None, "it was stored"
-        measurer: _LocalMeasurer
+        measurer: Measurer
         if device.backend is None:
             self._open.enter_context(locked(device.uuid, device.model))
-            if self._spec.framework is None:
-                measurer = ProgramMeasurer(self._spec)
-            else:
-                callable_, _ = open_measurer(self._spec, AUTO)
-                assert isinstance(callable_, KernelMeasurer), "the space tunes a callable"
-                measurer = callable_
+            measurer, _ = open_measurer(self._spec, AUTO)
         else:
-            equal = next(iter(self._measurers.values()), None)
+            first = next(iter(self._measurers.values()), None)
             measurer = open_kernels(
                 self._spec,
                 fitted_backend(self._spec, device.backend),
-                equal=equal if isinstance(equal, KernelMeasurer) else None,
-                devices=sum(each.backend is not None for each in offer().devices),
+                equal=first if isinstance(first, KernelMeasurer) else None,
+                devices=sum(listed.backend is not None for listed in offer().devices),
             )
         self._open.callback(measurer.close)
         return measurer
 
     def measure(
-        self, uuid: str, announced: _Announced, method: str, problem: Input, *args: object
+        self, uuid: str, announced: Announced, method: str, problem: Input, *args: object
     ) -> Any:
         """Call `measure` or `measure_interleaved` of a measurer, on an input."""
         measurer = self._measurers[uuid]
-        recalled, expected = announced
-        for earlier in recalled:
+        for earlier in announced.recalled:
             measurer.recall(*earlier)
-        space = self._space(measurer, problem)
-        if expected:
+        if problem not in self._spaces:
+            self._spaces[problem] = ConstrainedSpace.of(
+                self._fitted, problem, measurer.limits, measurer.compiler
+            )
+        space = self._spaces[problem]
+        if announced.expected:
             # What is built differs by input only where nothing is built in advance.
-            measurer.expect(space, expected)
+            measurer.expect(space, announced.expected)
         return getattr(measurer, method)(space, problem, *args)
 
     def ask(self, uuid: str, question: str, *args: object) -> Any:
         """Call another method of a measurer, which answers without measuring."""
         return getattr(self._measurers[uuid], question)(*args)
-
-    def _space(self, measurer: _LocalMeasurer, problem: Input) -> ConstrainedSpace:
-        assert self._fitted is not None, "a device is open"
-        if problem not in self._spaces:
-            limits, compiler = measurer.limits, measurer.compiler
-            self._spaces[problem] = ConstrainedSpace.of(self._fitted, problem, limits, compiler)
-        return self._spaces[problem]
 
     def close(self, uuid: str) -> None:
         """Leave a device to others, and end its processes; those of the builds with the last."""

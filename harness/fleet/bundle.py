@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.files import cache_folder, write_folder
 from harness.core.modules import with_imports
-from harness.source.kernel_source import Source
-from harness.space_file import ProgramPlan, Spec
+from harness.space_file import Spec
 from harness.space_file.program import digest_of
 
 MOST_BYTES = 64 << 20
@@ -54,33 +54,22 @@ class Bundle:
         folder = cache_folder("fleet") / digest.hexdigest()
         if not folder.exists():
             write_folder(folder, self.files, executables=self.executables)
-        return _moved(self.spec, folder.joinpath)
+        spec: Spec = _moved(self.spec, folder.joinpath)
+        return spec
 
 
-def _moved(spec: Spec, move: Callable[[Path], Path]) -> Spec:
-    """Return a space whose files and folders are elsewhere."""
-
-    def moved(source: Source) -> Source:
-        includes = {move(path): text for path, text in source.includes.items()}
-        folders = tuple(map(move, source.folders))
-        return replace(source, path=move(source.path), includes=includes, folders=folders)
-
-    plan = spec.program
-    if plan is not None:
-        sources = tuple(map(moved, plan.sources))
-        folder, verify_folder = move(plan.folder), move(plan.verify_folder)
-        plan = replace(plan, folder=folder, verify_folder=verify_folder, sources=sources)
-    return replace(
-        spec,
-        path=move(spec.path),
-        host=move(spec.host),
-        sources={language: moved(source) for language, source in spec.sources.items()},
-        program=plan,
-        parameters=tuple(
-            replace(p, files={n: replace(f, path=move(f.path)) for n, f in p.files.items()})
-            for p in spec.parameters
-        ),
-    )
+def _moved(value: Any, move: Callable[[Path], Path]) -> Any:
+    """Return a space, or a part of one, whose files and folders are elsewhere."""
+    if isinstance(value, Path):
+        return move(value)
+    if type(value) is tuple:
+        return tuple(_moved(part, move) for part in value)
+    if type(value) is dict:
+        return {_moved(key, move): _moved(part, move) for key, part in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        return replace(value, **_moved(parts, move))
+    return value
 
 
 def pack(spec: Spec) -> Bundle:
@@ -89,18 +78,21 @@ def pack(spec: Spec) -> Bundle:
 
     Raises UsageError where one is missing, or they are too large to send.
     """
-    inputs = list(_files_of_inputs(spec))
-    outside = [path for path in inputs if not _travels(path, spec)]
-    named = [*_sources(spec), *(path for path in inputs if _travels(path, spec))]
-    paths = sorted({Path(os.path.abspath(path)) for path in named})
+    named = list(_sources(spec))
+    outside: list[Path] = []
+    for path in _files_of_inputs(spec):
+        if _travels(path, spec):
+            named.append(path)
+        else:
+            outside.append(path)
+    paths = sorted(set(map(_absolute, named)))
     for path in (*paths, *outside):
         if not path.is_file():
             raise UsageError(
                 f"{path}: no such file, and {spec.path} names it; add it for --cluster"
             )
-    space = Path(os.path.abspath(spec.path))
-    root = Path(os.path.commonpath([path.parent for path in (*paths, space)]))
-    names = {path.relative_to(root).as_posix(): path for path in paths}
+    space = _absolute(spec.path)
+    root = Path(os.path.commonpath([space.parent, *(path.parent for path in paths)]))
     sizes_bytes = {path: path.stat().st_size for path in paths}
     size_bytes = sum(sizes_bytes.values())
     if size_bytes > MOST_BYTES:
@@ -108,52 +100,64 @@ def pack(spec: Spec) -> Bundle:
             f"the files of {spec.path} have {size_bytes:,} bytes, and a worker takes "
             f"{MOST_BYTES:,}; the largest is {max(paths, key=sizes_bytes.__getitem__)}"
         )
-    executables = tuple(name for name, path in names.items() if os.access(path, os.X_OK))
-    contents = {name: path.read_bytes() for name, path in names.items()}
     # The space is not read from here: it makes the folder in which a program's paths begin.
-    files = {space.relative_to(root).as_posix(): b"", **contents}
-    inside = {folder for path in (*paths, space) for folder in (path, *path.parents)}
-
-    def move(path: Path) -> Path:
-        absolute = Path(os.path.abspath(path))
-        is_inside = absolute in inside and absolute.is_relative_to(root)
-        return absolute.relative_to(root) if is_inside else path
-
+    files = {space.relative_to(root).as_posix(): b""}
+    executables: list[str] = []
+    for path in paths:
+        name = path.relative_to(root).as_posix()
+        files[name] = path.read_bytes()
+        if os.access(path, os.X_OK):
+            executables.append(name)
+    places: dict[Path, Path] = {}  # of the files and their folders, in the bundle
+    for path in (space, *paths):
+        for place in (path, *path.parents):
+            if place.is_relative_to(root):
+                places[place] = place.relative_to(root)
     digests = {path: digest_of(path) for path in outside}
-    return Bundle(_moved(spec, move), files, executables, digests)
+    in_bundle = _moved(spec, lambda path: places.get(_absolute(path), path))
+    return Bundle(in_bundle, files, tuple(executables), digests)
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(path))
 
 
 def _sources(spec: Spec) -> Iterator[Path]:
     """Yield the files that build and verify."""
     plan = spec.program
+    host = spec.host if plan is None else plan.host
     for source in spec.sources.values() if plan is None else plan.sources:
-        yield from (source.path, *source.includes)
+        yield source.path
+        yield from source.includes
     for file in spec.flag_files:
         file.read()
         yield file.path
-    host = spec.host if plan is None else plan.host
     if host is not None:
         yield from with_imports(host)
     if plan is not None:
-        commands = map(plan.folder.joinpath, _own_commands(plan))
-        yield from (path for path in commands if path.is_file() and _travels(path, spec))
+        commands = [plan.run[0].text]
+        if plan.build:
+            commands.append(plan.build[0].text)
+        for words in (plan.model.version, plan.model.device):
+            if words:
+                commands.append(words[0])
+        for command in commands:
+            path = plan.folder / command
+            if "/" in command and path.is_file() and _travels(path, spec):
+                yield path
 
 
 def _files_of_inputs(spec: Spec) -> Iterator[Path]:
     plan = spec.program
     if plan is not None:
         for problem in spec.inputs:
-            yield from (*plan.files_for(problem), *filter(None, [plan.expected_file(problem)]))
+            yield from plan.files_for(problem)
+            expected = plan.expected_file(problem)
+            if expected is not None:
+                yield expected
 
 
 def _travels(path: Path, spec: Spec) -> bool:
     """Whether a program's space names a file by a relative path."""
     plan = spec.program
     return plan is None or not path.is_absolute() or path.is_relative_to(plan.folder)
-
-
-def _own_commands(plan: ProgramPlan) -> Iterator[str]:
-    """Yield the programs that commands begin with by a path, relative to the space's folder."""
-    first = [template.text.split() for each in (plan.build, plan.run) for template in each[:1]]
-    for words in (*first, plan.model.version, plan.model.device):
-        yield from (str(word) for word in (words or ())[:1] if "/" in str(word))

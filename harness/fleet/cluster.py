@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import harness
-from harness.core.errors import BackendUnavailable, HarnessError, UsageError
+from harness.core.errors import BackendUnavailable, Busy, HarnessError, UsageError
 from harness.core.text import command_line
 from harness.fleet import agent
 from harness.fleet.agent import FleetDevice, Offer
@@ -36,7 +36,10 @@ _MOST_CALLS = 4096
 _TASK_S = 120.0
 """A worker that has not begun to serve a driver after so long never will."""
 
-_LOOK_S, _WAIT_S, _CONNECT_S, _CLOSE_S = 0.5, 1.0, 10.0, 5.0
+_LOOK_S = 0.5
+_WAIT_S = 1.0
+_CONNECT_S = 10.0
+_CLOSE_S = 5.0
 _JOIN_S = 30  # a worker looks for its scheduler for so long
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -103,10 +106,12 @@ def _check_certificates(address: str, role: str) -> None:
         if path is None and name.endswith(".key"):
             continue  # it may stand in the certificate's file
         if path is None or not Path(path).is_file():
-            found = "is not set" if path is None else f"names {path}, which is no file"
+            fault = f"names {path}, which is no file"
+            if path is None:
+                fault = "is not set"
             raise UsageError(
                 f"{address} needs a certificate, but `distributed.comm.tls.{name}` of Dask's "
-                f"settings {found}; docs/howto/use_several_machines.md shows the file, such as "
+                f"settings {fault}; docs/howto/use_several_machines.md shows the file, such as "
                 "~/.config/dask/fleet.yaml"
             )
 
@@ -137,7 +142,8 @@ async def _served(address: str) -> bool:
         await serving
     except (OSError, asyncio.TimeoutError) as error:
         raise BackendUnavailable(f"no scheduler answers at {address}: {error}") from None
-    loop, signals = asyncio.get_running_loop(), []
+    loop = asyncio.get_running_loop()
+    signals: list[asyncio.Task[object]] = []
 
     def end(number: int) -> None:
         signals.append(loop.create_task(serving.close(reason=f"signal {number}")))
@@ -155,7 +161,7 @@ class _WorkerLost(BackendUnavailable):
     """A worker left the cluster, does not answer any more, or answers with what nobody can read."""
 
 
-class NoWorker(BackendUnavailable):
+class NoWorker(BackendUnavailable, Busy):
     """No worker has joined yet."""
 
 
@@ -176,37 +182,45 @@ class Cluster:
         a certificate for an encrypted one."""
         distributed = load_distributed()
         _check_certificates(address, "client")
-        options: dict[str, Any] = {"set_as_default": False, "direct_to_workers": True}
-        options |= {"timeout": _CONNECT_S, "connection_limit": _MOST_CALLS}
         try:
-            return cls(distributed.Client(address, **options), address)
+            client = distributed.Client(
+                address,
+                set_as_default=False,
+                direct_to_workers=True,
+                timeout=_CONNECT_S,
+                connection_limit=_MOST_CALLS,
+            )
         except (OSError, ValueError, TimeoutError) as error:
             raise BackendUnavailable(f"no scheduler answers at {address}: {error}") from None
+        return cls(client, address)
 
     def devices(self) -> list[FleetDevice]:
         """Return the devices of the workers.
 
         Raises NoWorker where there is none, UsageError for one of another version of harness.
         """
-        devices, reasons = list[FleetDevice](), ""
+        devices: list[FleetDevice] = []
+        reasons = ""
         for address in sorted(self.alive()):
             try:
                 devices += self.devices_of(address)
             except BackendUnavailable as error:
                 reasons += f"\n  {error}"
         if not devices:
+            command = command_line("worker", self._address)
             raise NoWorker(
-                f"{self._address} has no worker. On each machine that shall measure, run: "
-                f"{command_line('worker', self._address)}{reasons}"
+                f"{self._address} has no worker: on each machine that shall measure, run "
+                f"`{command}`{reasons}",
+                "docs/howto/use_several_machines.md describes a cluster",
             )
         return devices
 
     def devices_of(self, address: str) -> list[FleetDevice]:
         """Return what a worker offers; raises BackendUnavailable, UsageError for another version of
         harness."""
-        offer = self._done(address, agent.offer)
+        offer: Offer = self._done(address, agent.offer)
         version = getattr(offer, "harness_version", "of another kind")
-        if not isinstance(offer, Offer) or version != harness.__version__:
+        if version != harness.__version__:
             raise UsageError(
                 f"the worker {address} has harness {version}, this machine {harness.__version__}; "
                 "install the same version"
@@ -218,23 +232,22 @@ class Cluster:
         BackendUnavailable."""
         return Actor(self, address, self._done(address, kind, *args, actor=True))
 
-    async def called(self, address: str, key: str, method: str, args: tuple[object, ...]) -> object:
-        """Call a method as Dask's Actor does, whose own call never ends where the answer cannot be
-        read (distributed 2026.8)."""
+    async def called(self, address: str, key: str, args: tuple[object, ...]) -> object:
+        """Call `run` of an actor as Dask's Actor does, whose own call never ends where the answer
+        cannot be read (distributed 2026.8)."""
         distributed = load_distributed()
         worker = self._client.rpc(address)
         sent = [distributed.protocol.to_serialize(argument) for argument in args]
-        answer = await worker.actor_execute(actor=key, function=method, args=sent, kwargs={})
+        answer = await worker.actor_execute(actor=key, function="run", args=sent, kwargs={})
         if answer["status"] != "OK":
             raise answer["exception"]
         return answer["result"]
 
     def _done(
-        self, address: str, function: Callable[..., object], *args: object, **how: Any
+        self, address: str, function: Callable[..., object], *args: object, actor: bool = False
     ) -> Any:
         """Call a function on a worker, which is soon done."""
-        where = {"workers": [address], "pure": False, **how}
-        future = self._client.submit(function, *args, **where)
+        future = self._client.submit(function, *args, workers=[address], pure=False, actor=actor)
         gather = partial(self._client.gather, future, direct=False, asynchronous=True)
         return self.awaited(address, gather, _TASK_S)
 
@@ -282,9 +295,12 @@ class Cluster:
         if self._is_lost:
             raise self._scheduler_lost()
         try:
-            if scheduler := self._client.scheduler:
-                ask = partial(self._client.sync, scheduler.identity, n_workers=-1)
-                self._alive = frozenset(ask(callback_timeout=_SILENT_S)["workers"])
+            scheduler = self._client.scheduler
+            if scheduler:
+                answer = self._client.sync(
+                    scheduler.identity, n_workers=-1, callback_timeout=_SILENT_S
+                )
+                self._alive = frozenset(answer["workers"])
         except asyncio.TimeoutError:  # its machine hangs, or the process is stopped
             self._is_lost = True
             raise self._scheduler_lost() from None
@@ -312,7 +328,10 @@ class Cluster:
 
 
 class Actor:
-    """An actor on a worker; `is_lost` once a call of it has failed."""
+    """An actor on a worker, whose method `run` calls the others.
+
+    It `is_lost` once a call has failed.
+    """
 
     def __init__(self, cluster: Cluster, address: str, actor: Any) -> None:
         self.is_lost = False
@@ -322,10 +341,10 @@ class Actor:
 
     def call(self, method: str, *args: object) -> Any:
         """Call a method. Raises what it raises, and BackendUnavailable where the worker is lost."""
-        cluster, address = self._cluster, self._address
+        sent = method, *args
+        call = partial(self._cluster.called, self._address, self._actor.key, sent)
         try:
-            call = partial(cluster.called, address, self._actor.key, method, args)
-            return cluster.awaited(address, call)
+            return self._cluster.awaited(self._address, call)
         except _WorkerLost:
             self.is_lost = True
             raise

@@ -1,10 +1,15 @@
-"""Choose the measurer of a space: of kernels on a device, or of a program."""
+"""Choose the measurer of a space: of a program, or of kernels or a Python callable on a device.
+
+`open_measurer` chooses, `open_measurers` does so for several equal devices, and `open_kernels`
+opens on a device that is chosen already.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, runtime_checkable
 
@@ -17,7 +22,6 @@ from harness.measure.cuda.gpus import NVCC, NVRTC, require_cooperative, why_unus
 from harness.measure.devices import Backend, backend_of, choose_devices, choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.peak import Amounts, measure_peak
-from harness.measure.listed_device import ListedDevice
 from harness.measure.measurer import Measurer
 from harness.measure.opencl import driver as opencl
 from harness.measure.process.device_lock import locked
@@ -43,7 +47,7 @@ def open_measurer(
     cannot run here.
     """
     if _runs_program(spec, requested):
-        if requested not in ("auto", COMMAND):
+        if requested not in (AUTO, COMMAND):
             raise UsageError(
                 f"{spec.path} tunes a program, which --backend {requested} cannot run; "
                 f"leave --backend out, or write --backend {COMMAND}"
@@ -56,13 +60,12 @@ def open_measurer(
         started = owner if isinstance(owner, ProgramMeasurer) else None
         return ProgramMeasurer(spec, started), "the space tunes a program"
     backend = _requested(spec, requested, devices)
-    shared = owner if isinstance(owner, KernelMeasurer) else None
-    if shared is None:
+    if not isinstance(owner, KernelMeasurer):
         backend = with_cuda_compiler(spec, backend)
-    else:
-        _require_alike(spec, backend, shared)
-        backend = dataclasses.replace(backend, cuda_compiler=shared.cuda_compiler)
-    return open_kernels(spec, backend, shared), backend.why
+        return open_kernels(spec, backend), backend.why
+    _require_alike(spec, backend, owner)
+    backend = replace(backend, cuda_compiler=owner.cuda_compiler)
+    return open_kernels(spec, backend, owner), backend.why
 
 
 def open_kernels(
@@ -94,31 +97,59 @@ def open_kernels(
 
 
 def _measured_peak(measurer: KernelMeasurer, backend: Backend) -> Amounts:
-    """Measure the peak of a measurer's device with kernels of CUDA or OpenCL."""
+    """Measure the peak of a measurer's device with kernels of CUDA or OpenCL; raises
+    BackendUnavailable where neither lists the device of Python callables."""
+    kernels = backend
+    owner: KernelMeasurer | None = measurer
+    if measurer.framework is not None:
+        device = backend.device
+        if device is None or not device.is_gpu:
+            device = next((cpu for cpu in opencl.usable_devices() if not cpu.is_gpu), None)
+        if device is None:
+            raise BackendUnavailable("OpenCL lists no CPU")
+        kernels = backend_of(device)
+        kernels = replace(kernels, cache=backend.cache, clock=backend.clock, is_locked=True)
+        owner = None
+    return measure_peak(
+        lambda spec: KernelMeasurer(spec, kernels, owner, equal=owner), backend.is_gpu
+    )
 
-    def opened(spec: Spec) -> KernelMeasurer:
-        if measurer.framework is None:
-            return KernelMeasurer(spec, backend, measurer, equal=measurer)
-        kernels = dataclasses.replace(
-            backend_of(_device_of_kernels(backend)),
-            cache=backend.cache,
-            clock=backend.clock,
-            is_locked=True,
-        )
-        return KernelMeasurer(spec, kernels)
 
-    return measure_peak(opened, backend.is_gpu)
+def open_measurers(
+    spec: Spec, requested: str, devices: Sequence[str], most: int
+) -> tuple[dict[str, Measurer], str]:
+    """Open a measurer for each device that `devices` name, but at most so many; return them by the
+    devices' names, and why they were chosen. They share their builds: close the first one last.
+
+    Raises what `open_measurer` raises.
+    """
+    if _runs_program(spec, requested) or _runs_callable(spec, requested):
+        measurer, why = open_measurer(spec, requested, devices=devices)
+        name = PYTHON if spec.framework else COMMAND
+        return {name: measurer}, why
+    chosen = choose_devices(requested, devices)
+    backends = [fitted_backend(spec, backend) for backend in chosen[:most]]
+    why = backends[0].why
+    if len(chosen) > len(backends):
+        why += f"; {counted(len(chosen) - len(backends), 'more device')} would have no input"
+    names = [f"device {backend.device.index}" for backend in backends if backend.device]
+    return dict(zip(names, _open_equal(spec, backends), strict=True)), why
 
 
-def _device_of_kernels(backend: Backend) -> ListedDevice:
-    """Return the device of Python callables as CUDA or OpenCL lists it; raises
-    BackendUnavailable."""
-    if backend.is_gpu and backend.device is not None:
-        return backend.device
-    for device in opencl.usable_devices():
-        if not device.is_gpu:
-            return device
-    raise BackendUnavailable("OpenCL lists no CPU")
+def _open_equal(spec: Spec, backends: Sequence[Backend]) -> list[KernelMeasurer]:
+    """Open the measurers of equal devices, which measure at once; all or none."""
+    with ExitStack() as opened:
+
+        def open_device(backend: Backend, first: KernelMeasurer | None) -> KernelMeasurer:
+            measurer = open_kernels(spec, backend, equal=first, devices=len(backends))
+            opened.callback(measurer.close)
+            return measurer
+
+        first = open_device(backends[0], None)
+        with ThreadPoolExecutor() as threads:
+            others = list(threads.map(partial(open_device, first=first), backends[1:]))
+        opened.pop_all()
+    return [first, *others]
 
 
 def require_free(spec: Spec, requested: str, devices: Sequence[str]) -> None:
@@ -132,6 +163,14 @@ def require_free(spec: Spec, requested: str, devices: Sequence[str]) -> None:
             pass
 
 
+def _runs_program(spec: Spec, requested: str) -> bool:
+    return spec.program is not None or requested == COMMAND
+
+
+def _runs_callable(spec: Spec, requested: str) -> bool:
+    return spec.framework is not None or requested == PYTHON
+
+
 def _requested(spec: Spec, requested: str, devices: Sequence[str]) -> Backend:
     """Return the backend that is requested for kernels, as the space wants it."""
     if _runs_callable(spec, requested):
@@ -139,80 +178,28 @@ def _requested(spec: Spec, requested: str, devices: Sequence[str]) -> Backend:
     return _fitting(spec, choose_one(requested, devices))
 
 
-def _require_alike(spec: Spec, backend: Backend, shared: KernelMeasurer) -> None:
+def _require_alike(spec: Spec, backend: Backend, owner: KernelMeasurer) -> None:
     """Raise UsageError where a measurer does not measure as this space says."""
-    named = spec.compilers.cuda
-    compiler = shared.cuda_compiler if named == AUTO else named
-    for what, own, other, advice in (
-        ("is a kernel of", spec.framework, shared.framework, "compare spaces of one kind"),
-        ("is measured with the caches", backend.cache, shared.environment.cache,
+    environment = owner.environment
+    compiler = owner.cuda_compiler
+    if spec.compilers.cuda != AUTO:
+        compiler = spec.compilers.cuda
+    kernels = "OpenCL or CUDA"
+    for what, here, there, advice in (
+        ("is a kernel of", spec.framework or kernels, owner.framework or kernels,
+         "compare spaces of one kind"),
+        ("is measured with the caches", backend.cache, environment.cache,
          "write the same `measure: {cache: ...}` in both"),
-        ("is measured at the clock", backend.clock, shared.environment.clock,
+        ("is measured at the clock", backend.clock, environment.clock,
          "write the same `measure: {clock: ...}` in both"),
-        ("is compiled with", compiler, shared.cuda_compiler,
+        ("is compiled with", compiler, owner.cuda_compiler,
          "write the same `compiler: {cuda: ...}` in both"),
     ):  # fmt: skip
-        if own != other:
+        if here != there:
             raise UsageError(
-                f"{spec.path} {what} {own or 'OpenCL or CUDA'}, and the space that it is compared "
-                f"with: {other or 'OpenCL or CUDA'}; {advice}"
+                f"{spec.path} {what} {here}, and the space that it is compared with: {there}; "
+                f"{advice}"
             )
-
-
-def open_measurers(
-    spec: Spec, requested: str, devices: Sequence[str], most: int
-) -> tuple[dict[str, Measurer], str]:
-    """Open a measurer for each device that `devices` name, but at most so many; return them by the
-    devices' names, and why they were chosen. They share their builds: close the first one last.
-
-    Raises what `open_measurer` raises.
-    """
-    if _runs_program(spec, requested) or _runs_callable(spec, requested):
-        measurer, why = open_measurer(spec, requested, devices=devices)
-        return {PYTHON if spec.framework else COMMAND: measurer}, why
-    backends, why = _equal_ones(spec, choose_devices(requested, devices), most)
-    return _opened(spec, backends), why
-
-
-def _equal_ones(spec: Spec, chosen: Sequence[Backend], most: int) -> tuple[list[Backend], str]:
-    """Return the backends of equal devices as the space wants them, and why they were chosen."""
-    first = fitted_backend(spec, chosen[0])
-    compiler, why = first.cuda_compiler, first.why
-    others = (_fitting(spec, each) for each in chosen[1:most])
-    backends = [first, *(dataclasses.replace(each, cuda_compiler=compiler) for each in others)]
-    if len(chosen) > len(backends):
-        why += f"; {counted(len(chosen) - len(backends), 'more device')} would have no input"
-    return backends, why
-
-
-def _opened(spec: Spec, backends: Sequence[Backend]) -> dict[str, Measurer]:
-    """Open the measurers of equal devices, which measure at once."""
-    devices = len(backends)
-    first = open_kernels(spec, backends[0], devices=devices)
-    opening: list[Future[KernelMeasurer]] = []
-    try:
-        with ThreadPoolExecutor() as threads:
-            for backend in backends[1:]:
-                opening.append(
-                    threads.submit(open_kernels, spec, backend, equal=first, devices=devices)
-                )
-        measurers = [first, *(each.result() for each in opening)]
-    except BaseException:  # also Ctrl-C
-        for each in opening:
-            if each.exception() is None:
-                each.result().close()
-        first.close()
-        raise
-    names = [f"device {each.device.index}" if each.device else each.language for each in backends]
-    return dict(zip(names, measurers, strict=True))
-
-
-def _runs_program(spec: Spec, requested: str) -> bool:
-    return spec.program is not None or requested == COMMAND
-
-
-def _runs_callable(spec: Spec, requested: str) -> bool:
-    return spec.framework is not None or requested == PYTHON
 
 
 def fitted_backend(spec: Spec, backend: Backend) -> Backend:
@@ -229,8 +216,7 @@ def _fitting(spec: Spec, backend: Backend) -> Backend:
         raise UsageError(_missing_source(spec, backend))
     if spec.is_cooperative:
         require_cooperative()
-    backend = dataclasses.replace(backend, arch_specific=spec.compilers.nvcc.arch_specific)
-    return measuring_as(spec, backend)
+    return measuring_as(spec, replace(backend, arch_specific=spec.compilers.nvcc.arch_specific))
 
 
 def measuring_as(spec: Spec, backend: Backend) -> Backend:
@@ -241,7 +227,7 @@ def measuring_as(spec: Spec, backend: Backend) -> Backend:
     """
     cache = getattr(spec.measure, "cache", None) or (COLD if backend.is_gpu else WARM)
     clock = getattr(spec.measure, "clock", BOOST)
-    return dataclasses.replace(backend, cache=cache, clock=clock)
+    return replace(backend, cache=cache, clock=clock)
 
 
 def with_cuda_compiler(spec: Spec, backend: Backend) -> Backend:
@@ -252,21 +238,24 @@ def with_cuda_compiler(spec: Spec, backend: Backend) -> Backend:
     """
     if backend.language != "cuda":
         return backend
-    name, why = backend.cuda_compiler, ""
+    arch = backend.arch or ""
+    name = backend.cuda_compiler
+    why = ""
     if spec.compilers.cuda != AUTO:
-        name, why = spec.compilers.cuda, ": the space says so"
-        reason = why_unusable(name, backend.arch or "")
+        name = spec.compilers.cuda
+        why = ": the space says so"
+        reason = why_unusable(name, arch)
         if reason is not None:
             raise BackendUnavailable(
                 f"{spec.path} says `compiler: {{cuda: {name}}}`, but it cannot be used here: "
                 f"{reason}"
             )
     elif name == NVRTC:
-        missing = why_unusable(NVCC, backend.arch or "") or ""
-        why = f": {missing.partition(': ')[0]}"
+        missing = why_unusable(NVCC, arch) or ""
+        why = ": " + missing.partition(": ")[0]
     title = "NVRTC" if name == NVRTC else name
     why = f"{backend.why}; {title} compiles{why}"
-    return dataclasses.replace(backend, cuda_compiler=name, why=why)
+    return replace(backend, cuda_compiler=name, why=why)
 
 
 def _missing_source(spec: Spec, backend: Backend) -> str:

@@ -1,20 +1,19 @@
-"""Choose a device and its backend, and say why; or what to install where the requested one cannot
-run. List the devices of this machine.
+"""Choose a device and its backend, and say why, or what to install. List this machine's devices.
 
-A person names devices by index, UUID, or a part of the name. A device must run an empty kernel:
-without that, each configuration would fail, and be blamed for the device's fault.
+A person names devices by index, UUID, or a part of the name. A device must run an empty kernel
+first: where it cannot, every configuration would fail, through no fault of its own.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
-from harness.core.program import Binary, Launch, Program
+from harness.core.program import PYTHON, Binary, Launch, Program
 from harness.core.records import BOOST, WARM
 from harness.core.text import command_line, nearest, suggestion
 from harness.measure.builds.cache import BuildCache
@@ -28,8 +27,6 @@ from harness.measure.sensors.nvml import other_processes
 AUTO = "auto"
 ALL = "all"
 """The name of all equal devices."""
-
-_INTERFACES = (CUDA, OPENCL)
 
 
 @dataclass(frozen=True)
@@ -74,8 +71,8 @@ class Backend:
         """Open the compiler for the device in this process."""
         if self.device is not None and self.device.interface == OPENCL:
             return opencl.OpenClCompiler(self.device)
-        arch = self.arch or gpus.list_gpus()[0].arch
-        return open_cuda_compiler(self.cuda_compiler, arch, specific=self.arch_specific)
+        assert self.arch is not None, "CUDA compiles for an architecture"
+        return open_cuda_compiler(self.cuda_compiler, self.arch, specific=self.arch_specific)
 
     def require_working(self, device: Device, compiler: Compiler) -> None:
         """Raise BackendUnavailable, with the cause and the cure, where a GPU runs no empty kernel.
@@ -88,22 +85,28 @@ class Backend:
 
     def run_empty_kernel(self, device: Device, compiler: Compiler) -> None:
         """Raise BackendUnavailable, with the cause and the cure, where no empty kernel runs."""
-        language = self.language
         try:
-            binary = _compiled(compiler, language)
+            binary = _empty_binary(compiler, self.language)
         except BuildFailed as error:
             raise BackendUnavailable(
-                f"{compiler.identity} does not compile an empty kernel. {_TO_BUILD[language]}.\n"
-                f"{error}"
+                f"{compiler.identity} does not compile an empty kernel. "
+                f"{_TO_BUILD[self.language]}.\n{error}"
             ) from None
         try:
             module = device.load(binary)
             device.launch(module, [Launch(_EMPTY_KERNEL, (1,), (1,), ())])
         except LaunchFailed as error:
+            advice = empty_kernel_advice(self.language)
+            if self.language == CUDA:
+                from harness.measure.cuda.nvcc import ENVIRONMENT  # here: OpenCL never needs it
+
+                variables = [name for name in ENVIRONMENT if os.environ.get(name)]
+                if variables:
+                    unset = f"Unset {', '.join(variables)}: flags may name another architecture"
+                    advice = f"{unset}. {advice}"
             raise BackendUnavailable(
                 f"an empty kernel that {compiler.identity} compiled does not run on the device: "
-                f"{error}. {_flags_advice() if language == 'cuda' else ''}"
-                f"{empty_kernel_advice(language)}"
+                f"{error}. {advice}"
             ) from None
 
 
@@ -119,7 +122,7 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
     devices that differ, since their times cannot be compared; BackendUnavailable where the
     requested backend cannot run.
     """
-    if requested not in (AUTO, *_INTERFACES):
+    if requested not in (AUTO, CUDA, OPENCL):
         from harness.core.options import BACKENDS  # here: device processes have no options
 
         raise UsageError(f"there is no backend `{requested}`; {suggestion(requested, BACKENDS)}")
@@ -131,8 +134,10 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
         raise UsageError(f"--device {ALL} names all devices; leave the others out")
     missing: dict[str, str] = {}
     here: list[ListedDevice] = []
-    unknown = words[0] if words else ""
-    for interface in _INTERFACES if requested == AUTO else [requested]:
+    unknown = ""
+    for interface in (CUDA, OPENCL):
+        if requested not in (AUTO, interface):
+            continue
         try:
             devices = gpus.usable_gpus() if interface == CUDA else opencl.usable_devices()
             if not words:
@@ -141,16 +146,25 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
             missing[interface] = str(error)
             continue
         here += devices
-        matches = _all(devices) if ALL in words else [_match(word, devices) for word in words]
-        chosen = [match for match in matches if match is not None]
-        if len(chosen) == len(matches):
+        chosen: list[tuple[ListedDevice, str]] = []
+        for word in words:
+            matches = _matches(word, devices)
+            if not matches:
+                unknown = word
+                break
+            chosen += matches
+        else:
             _require_equal([device for device, _ in chosen])
-            without = "".join(f"; no GPU of CUDA ({_short(why)})" for why in missing.values())
+            without = f"; no GPU of CUDA ({_short(missing[CUDA])})" if missing else ""
             return tuple(backend_of(device, why + without) for device, why in chosen)
-        unknown = words[matches.index(None)]
-    if not words:
-        raise _no_backend(requested, missing)
-    raise _no_device(unknown, here, missing)
+    reasons = "".join(f"\n  {name} cannot be used: {why}" for name, why in missing.items())
+    if here:
+        raise _no_device(unknown, here, reasons)
+    if words:
+        raise BackendUnavailable(f"there is no device `{words[0]}`:{reasons}")
+    if requested == AUTO:
+        raise BackendUnavailable(f"no backend can run here.{reasons}")
+    raise BackendUnavailable(f"--backend {requested} cannot run here: {missing[requested]}")
 
 
 def backend_of(device: ListedDevice, why: str = "") -> Backend:
@@ -180,6 +194,11 @@ def _why_first(requested: str, devices: Sequence[ListedDevice], missing: Mapping
     return why
 
 
+def _short(reason: str) -> str:
+    """Return the beginning of a reason: the whole one is printed where CUDA is requested."""
+    return reason.partition(":")[0]
+
+
 def choose_one(requested: str, names: Sequence[str] = ()) -> Backend:
     """Return the only device that `choose_devices` finds; raises UsageError for several."""
     chosen = choose_devices(requested, names)
@@ -205,22 +224,6 @@ def _require_equal(devices: Sequence[ListedDevice]) -> None:
         )
 
 
-def _no_backend(requested: str, missing: Mapping[str, str]) -> BackendUnavailable:
-    """Return the error where no requested interface can be used."""
-    if requested == AUTO:
-        return BackendUnavailable(f"no backend can run here.{_reasons(missing)}")
-    return BackendUnavailable(f"--backend {requested} cannot run here: {missing[requested]}")
-
-
-def _reasons(missing: Mapping[str, str]) -> str:
-    return "".join(f"\n  {name} cannot be used: {why}" for name, why in missing.items())
-
-
-def _short(reason: str) -> str:
-    """Return the beginning of a reason: the whole one is printed where CUDA is requested."""
-    return reason.partition(":")[0]
-
-
 # --------------------------------------------------------------------------------- name a device
 
 
@@ -229,69 +232,56 @@ def names_in(options: Sequence[str]) -> list[str]:
     return [name.strip() for option in options for name in option.split(",")]
 
 
-def _all(devices: Sequence[ListedDevice]) -> list[tuple[ListedDevice, str] | None]:
-    """Return all GPUs, or all CPUs where there is no GPU, of the first device's platform."""
-    first = devices[0].group
-    return [(device, f"--device {ALL}") for device in devices if device.group == first]
+def _matches(name: str, devices: Sequence[ListedDevice]) -> list[tuple[ListedDevice, str]]:
+    """Return the device that a name means, and why it is this one; nothing where it fits none.
 
-
-def _match(name: str, devices: Sequence[ListedDevice]) -> tuple[ListedDevice, str] | None:
-    """Return the device that a name means, and why it is this one; None where it fits none.
-
-    A part of the name of several equal devices means the first of them. Raises UsageError where
-    devices differ that fit the name.
+    ALL means all GPUs, or all CPUs where there is no GPU, of the first device's platform. A part
+    of the name of several equal devices means the first of them. Raises UsageError where devices
+    differ that fit the name.
     """
+    if name == ALL:
+        group = devices[0].group
+        return [(device, f"--device {ALL}") for device in devices if device.group == group]
     folded = name.casefold()
     is_uuid = folded.startswith(("gpu-", "mig-"))
-    rules: list[Callable[[ListedDevice], bool]] = [  # the most exact first
-        lambda device: name in (device.index, device.index.rpartition(":")[2]),
-        lambda device: is_uuid and device.uuid.casefold().startswith(folded),
-        lambda device: device.name.casefold() == folded,
-        lambda device: folded in device.name.casefold(),
-    ]
-    for rule in rules:
-        fits = [device for device in devices if rule(device)]
-        if fits:
-            break
-    else:
-        return None
+    # The most exact first: the index, the UUID, the name.
+    fits = [d for d in devices if name in (d.index, d.index.rpartition(":")[2])]
+    if is_uuid and not fits:
+        fits = [device for device in devices if device.uuid.casefold().startswith(folded)]
+    if not fits:
+        fits = [device for device in devices if device.name.casefold() == folded]
+    if not fits:
+        fits = [device for device in devices if folded in device.name.casefold()]
+    if not fits:
+        return []
     first = fits[0]
     if len(fits) == 1:
-        return first, f"--device {name} names it"
+        return [(first, f"--device {name} names it")]
     if len({device.kind for device in fits}) == 1 and not is_uuid:
-        which = first.uuid or first.bus_id
-        which = f"{first.index} ({which})" if which else first.index
-        return first, f"device {which} is the first of {len(fits)} that --device {name} names"
+        place = first.uuid or first.bus_id
+        which = f"{first.index} ({place})" if place else first.index
+        return [(first, f"device {which} is the first of {len(fits)} that --device {name} names")]
     raise UsageError(
         f"--device {name} fits {len(fits)} devices; name one of them by its index:\n{_listed(fits)}"
     )
 
 
-def _no_device(
-    unknown: str, here: Sequence[ListedDevice], missing: Mapping[str, str]
-) -> BackendUnavailable | UsageError:
+def _no_device(name: str, here: Sequence[ListedDevice], reasons: str) -> UsageError:
     """Return the error where a name fits no device."""
-    reasons = _reasons(missing)
-    if not here:
-        return BackendUnavailable(f"there is no device `{unknown}`:{reasons}")
-    hidden = os.environ.get(VISIBLE)
-    others = f"\n{VISIBLE}={hidden} hides other GPUs" if hidden is not None else ""
-    if unknown.upper().startswith(MIG) and hidden is None:
-        others = f"\nCUDA shows one instance of a divided GPU: set {VISIBLE}={unknown}"
-    return UsageError(
-        f"there is no device `{unknown}`{_hint(unknown, here)} These are here:\n"
-        f"{_listed(here)}{others}{reasons}"
-    )
-
-
-def _hint(name: str, devices: Sequence[ListedDevice]) -> str:
-    """Return the end of an error about an unknown name: `; did you mean ...?`, or a full stop."""
     names = [ALL]
-    for device in devices:
-        names += [word for word in device.name.split() if len(word) > 1]
-        names += [device.index, device.uuid, device.name]
-    near = nearest(name, [text for text in names if text])
-    return f"; did you mean `{near}`?" if near else "."
+    for device in here:
+        names += [device.index, device.uuid, device.name, *device.name.split()]
+    near = nearest(name, names)
+    hint = f"; did you mean `{near}`?" if near else "."
+    hidden = os.environ.get(VISIBLE)
+    others = ""
+    if hidden is not None:
+        others = f"\n{VISIBLE}={hidden} hides other GPUs"
+    elif name.upper().startswith(MIG):
+        others = f"\nCUDA shows one instance of a divided GPU: set {VISIBLE}={name}"
+    return UsageError(
+        f"there is no device `{name}`{hint} These are here:\n{_listed(here)}{others}{reasons}"
+    )
 
 
 def _device_line(device: ListedDevice) -> str:
@@ -319,89 +309,77 @@ def inventory() -> Iterator[str]:
     yield OPENCL
     try:
         for device in opencl.usable_devices():
-            yield _device_line(device) + _use(device)
+            yield _use_line(device)
     except BackendUnavailable as error:
         yield f"  cannot be used: {error}"
 
 
 def _gpu_lines(here: Sequence[ListedDevice]) -> Iterator[str]:
-    reasons = {arch: _why_unusable(arch) for arch in {gpu.arch for gpu in here}}
+    reasons: dict[str, str] = {}  # why kernels for an architecture cannot be compiled or run
     for gpu in here:
-        reason = reasons[gpu.arch]
-        yield _device_line(gpu) + _use(gpu) + (f"; cannot be used: {reason}" if reason else "")
+        if gpu.arch not in reasons:
+            reasons[gpu.arch] = ""
+            try:
+                gpus.load_driver()
+                first_usable(gpu.arch)
+            except BackendUnavailable as error:
+                reasons[gpu.arch] = f"; cannot be used: {error}"
+        yield _use_line(gpu) + reasons[gpu.arch]
     hidden = os.environ.get(VISIBLE)
+    buses = [gpu.bus_id for gpu in here]
     if hidden is not None:
         yield f"  {VISIBLE}={hidden} chooses and numbers them"
-    buses = [gpu.bus_id for gpu in here]
-    if hidden is None and buses != sorted(buses):
+    elif buses != sorted(buses):
         order = "CUDA_DEVICE_ORDER=PCI_BUS_ID"
         yield f"  nvidia-smi numbers them otherwise; with {order}, CUDA does as well"
 
 
-def _use(device: ListedDevice) -> str:
-    """Say which processes compute on a device."""
+def _use_line(device: ListedDevice) -> str:
+    """Describe a device, and which processes compute on it."""
+    line = _device_line(device)
     others = other_processes(device.bus_id, device.instance)
-    return f"; used by {', '.join(others)}" if others else ""
-
-
-def _why_unusable(arch: str) -> str:
-    """Return why kernels for an architecture cannot be compiled or run here, else nothing."""
-    try:
-        gpus.load_driver()
-        first_usable(arch)
-    except BackendUnavailable as error:
-        return str(error)
-    return ""
+    if others:
+        line += f"; used by {', '.join(others)}"
+    return line
 
 
 # ------------------------------------------------------------------------- run an empty kernel
 
 _EMPTY_KERNEL = "harness_empty"
 _EMPTY_KERNELS = {
-    "cuda": f'extern "C" __global__ void {_EMPTY_KERNEL}() {{}}\n',
-    "opencl": f"kernel void {_EMPTY_KERNEL}() {{}}\n",
+    CUDA: f'extern "C" __global__ void {_EMPTY_KERNEL}() {{}}\n',
+    OPENCL: f"kernel void {_EMPTY_KERNEL}() {{}}\n",
 }
 _TO_BUILD = {
-    "cuda": "Set NVCC_CCBIN to a C++ compiler that this nvcc supports, or CUDACXX to another nvcc",
-    "opencl": "Update the device's driver, or see with clinfo whether another device works",
+    CUDA: "Set NVCC_CCBIN to a C++ compiler that this nvcc supports, or CUDACXX to another nvcc",
+    OPENCL: "Update the device's driver, or see with clinfo whether another device works",
 }
 _TO_RUN = {
-    "cuda": "See whether nvidia-smi works, and what the system's log (dmesg) says of the GPU",
-    "opencl": "See whether clinfo works, and update the device's driver",
-    "python": "See whether Python alone imports the framework and computes with it",
+    CUDA: "See whether nvidia-smi works, and what the system's log (dmesg) says of the GPU",
+    OPENCL: "See whether clinfo works, and update the device's driver",
+    PYTHON: "See whether Python alone imports the framework and computes with it",
 }
 
 
 def empty_kernel_advice(language: str) -> str:
     """Say what to do where a device does not open, or run an empty kernel."""
-    if language == "opencl" and shutil.which("ld") is None:
+    if language == OPENCL and shutil.which("ld") is None:
         return "PoCL links kernels with `ld`, which is not on PATH. Install binutils"
     return _TO_RUN[language]
 
 
-def _compiled(compiler: Compiler, language: str) -> Binary:
+def _empty_binary(compiler: Compiler, language: str) -> Binary:
     """Return the empty kernel from the build cache, or compile it."""
-    program = Program(_EMPTY_KERNELS[language] + _host_compiler(language), (), ())
+    text = _EMPTY_KERNELS[language]
+    if language == CUDA:
+        host_compiler = shutil.which(os.environ.get("NVCC_CCBIN") or "gcc")
+        if host_compiler is not None:  # nvcc may refuse the next one
+            path = Path(host_compiler).resolve()
+            text += f"// {path} of {path.stat().st_mtime_ns}\n"
+    program = Program(text, (), ())
     builds = BuildCache()
     binary = builds.get(program.key(compiler.identity))
     if binary is None:
         binary = compiler.compile(program)
         builds.put(binary)
     return binary
-
-
-def _host_compiler(language: str) -> str:
-    """Return a comment that changes with the host compiler: nvcc may refuse the next one."""
-    compiler = shutil.which(os.environ.get("NVCC_CCBIN") or "gcc") if language == "cuda" else None
-    if compiler is None:
-        return ""
-    path = Path(compiler).resolve()
-    return f"// {path} of {path.stat().st_mtime_ns}\n"
-
-
-def _flags_advice() -> str:
-    """Name the variables that may have changed the architecture to compile for."""
-    from harness.measure.cuda.nvcc import ENVIRONMENT  # here: OpenCL never needs it
-
-    names = [name for name in ENVIRONMENT if os.environ.get(name)]
-    return f"Unset {', '.join(names)}: flags may name another architecture. " if names else ""

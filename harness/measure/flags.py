@@ -1,23 +1,22 @@
 """Remove from a space the flags that an installed compiler refuses.
 
-The compiler is probed: it builds an empty program with each setting. Its answers are kept by its
+The compiler is probed: it builds an empty program with each setting. Its answers are stored by its
 identity. A flag that it refuses stays in the space with `absent` as its only value, so that it is
 not tuned: constraints may still name it, and measurements are filed as before.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import re
 import tempfile
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from harness.core.cache import Cache, content_key
 from harness.core.errors import BackendUnavailable, BuildFailed
@@ -27,8 +26,9 @@ from harness.core.records import Value, shown
 from harness.measure.builds.messages import conflicts
 from harness.measure.cuda.gpus import NVRTC, name_of
 from harness.measure.cuda.nvcc import ENVIRONMENT, find_nvcc, run_in_group, supported_archs
-from harness.space_file import Notice, Parameter, ProgramPlan, Spec
-from harness.space_file.flags import NO_FLAG, SelectedFlags
+from harness.space_file import Notice, Parameter, Spec
+from harness.space_file.baselines import Baseline
+from harness.space_file.flags import NO_FLAG
 from harness.space_file.flags.catalogue import catalogue_of
 
 TIMEOUT_S = 60.0
@@ -66,13 +66,11 @@ def fitted_to_backend(
     for OpenCL and with NVRTC. Raises BackendUnavailable where the compiler refuses even an empty
     program.
     """
-
-    def probed() -> _ProbedCompiler:
-        if arch is not None and name_of(identity) != NVRTC:
-            return ProbedCommand(compiler, find_nvcc(), arch)
-        return _ProbedBackend(compiler, identity, build)
-
-    return _fitted(spec, compiler, probed)
+    if compiler not in spec.selected_flags:
+        return spec
+    if arch is not None and name_of(identity) != NVRTC:
+        return _without_refused(spec, compiler, ProbedCommand(compiler, find_nvcc(), arch))
+    return _without_refused(spec, compiler, _ProbedBackend(compiler, identity, build))
 
 
 def fitted_to_program(spec: Spec) -> Spec:
@@ -81,122 +79,101 @@ def fitted_to_program(spec: Spec) -> Spec:
     Keeps all flags, with a notice, where the build does not begin with that compiler, so that it
     cannot be probed.
     """
-    compiler, plan = spec.program_compiler, spec.program
-    if plan is None or compiler is None:
+    compiler = spec.program_compiler or ""
+    plan = spec.program
+    if plan is None or compiler not in spec.selected_flags or not plan.build:
         return spec
-    return _fitted(spec, compiler, partial(_probed, plan, compiler))
-
-
-def _probed(plan: ProgramPlan, compiler: str) -> _ProbedCompiler | None:
     words = [template.text for template in plan.build]
-    if not words or family(Path(words[0]).name) != family(compiler):
-        return None
     path = find_program(words[0], plan.folder)
-    if path is None:
-        return None
-    executable = Path(path)
-    arch = _arch(words, executable) if family(compiler) == "nvcc" else None
-    return ProbedCommand(compiler, executable, arch)
-
-
-def _arch(words: list[str], nvcc: Path) -> str:
-    """Return the architecture that a build names; else the newest that nvcc compiles for."""
-    match = re.search(r"\b(?:sm|compute)_(\d+[af]?)\b", " ".join(words))
-    return f"sm_{match[1]}" if match else supported_archs(nvcc)[-1]
-
-
-def _fitted(spec: Spec, compiler: str, open_compiler: Callable[[], _ProbedCompiler | None]) -> Spec:
-    """Return the space without the catalogue's flags that its compiler does not know; its notices
-    say which were removed, and why. The compiler is opened where harness can ask it.
-    """
-    selected = spec.selected_flags.get(compiler)
-    probed = None if selected is None else open_compiler()
-    if selected is None or probed is None:
+    if family(Path(words[0]).name) != family(compiler) or path is None:
         return spec
-    return _with_known_flags(spec, compiler, selected, probed)
+    arch = None
+    if family(compiler) == "nvcc":
+        # The architecture that the build names, else the newest that nvcc compiles for.
+        named = re.search(r"\b(?:sm|compute)_(\d+[af]?)\b", " ".join(words))
+        arch = f"sm_{named[1]}" if named else supported_archs(Path(path))[-1]
+    return _without_refused(spec, compiler, ProbedCommand(compiler, Path(path), arch))
 
 
-def _with_known_flags(
-    spec: Spec, compiler: str, selected: SelectedFlags, probed: _ProbedCompiler
-) -> Spec:
-    """Keep of the flags that are selected from a catalogue those that the compiler knows, and of
-    the baselines those that set no other; of a range, only its ends are tried."""
+def _without_refused(spec: Spec, compiler: str, probed: _ProbedCompiler) -> Spec:
+    """Return the space without the values that a compiler refuses of the flags that are selected
+    from its catalogue, and without the baselines that set these; its notices say what was refused.
+
+    Of a range, only the ends are tried; where one is refused, the flag is left out.
+    """
+    selected = spec.selected_flags[compiler].values
     flags = catalogue_of(compiler).flags
     tuned = {p.name: p for p in spec.parameters if p.compiler == compiler}
-    asked = {
-        name: {
-            value: Setting(tuned[name].options(value), flags[name].needs == "linking")
-            for value in ((values[0], values[-1]) if isinstance(values, range) else values)
-        }
-        for name, values in selected.values.items()
-    }
-    said = answers(probed, [setting for tried in asked.values() for setting in tried.values()])
-    accepted, notices = dict[str, Sequence[Value]](), list[str]()
-    for name, values in selected.values.items():
-        refused = {v: message for v, s in asked[name].items() if (message := said[s]) is not None}
-        if not refused:
-            accepted[name] = values
-        elif isinstance(values, range) or len(refused) == len(values):
-            value, message = next(iter(refused.items()))
-            spelled = " ".join(tuned[name].options(value))
-            notices.append(f"`{name}` is left out: the compiler refuses {spelled}: {message}")
+    settings: dict[tuple[str, Value], Setting] = {}
+    for name, values in selected.items():
+        is_linked = flags[name].needs == "linking"
+        if isinstance(values, range):
+            values = (values[0], values[-1])
+        for value in values:
+            settings[name, value] = Setting(tuned[name].options(value), is_linked)
+    said = answers(probed, list(settings.values()))
+    refused: dict[str, dict[Value, str]] = {}
+    for (name, value), setting in settings.items():
+        message = said[setting]
+        if message is not None:
+            refused.setdefault(name, {})[value] = message
+    texts: list[str] = []
+    left_out = 0
+    for name, messages in refused.items():
+        flag = tuned[name]
+        accepted = [value for value in flag.values if value not in messages]
+        values = selected[name]
+        if isinstance(values, range) or len(messages) == len(values):
+            accepted = [flag.default]
+            left_out += 1
+            value, message = next(iter(messages.items()))
+            spelled = " ".join(flag.options(value))
+            texts.append(f"`{name}` is left out: the compiler refuses {spelled}: {message}")
         else:
-            accepted[name] = tuple(value for value in values if value not in refused)
-            for value, message in refused.items():
-                notices.append(f"`{name}` is left without {shown(value)}: {message}")
-    if asked and not accepted and tuned.keys() == asked.keys():
-        notices.append(NO_FLAG)
-    narrowed = {name: _narrowed(tuned[name], accepted.get(name, ())) for name in asked}
-    parameters = tuple(
-        narrowed.get(p.name, p) if p.compiler == compiler else p for p in spec.parameters
-    )
-    left = {p.name: p.values for p in parameters if p.compiler == compiler}
-    baselines = tuple(
-        b for b in spec.baselines if all(value in left.get(n, (value,)) for n, value in b.values)
-    )
-    others = (n for n in spec.notices if n.lasting or n.compiler != compiler)
-    return dataclasses.replace(
+            for value, message in messages.items():
+                texts.append(f"`{name}` is left without {shown(value)}: {message}")
+        tuned[name] = replace(flag, values=tuple(accepted))
+    if 0 < left_out == len(tuned):
+        texts.append(NO_FLAG)
+    parameters: list[Parameter] = []
+    for parameter in spec.parameters:
+        if parameter.compiler == compiler:
+            parameter = tuned[parameter.name]
+        parameters.append(parameter)
+    baselines = [baseline for baseline in spec.baselines if _is_left(baseline, tuned)]
+    notices = [n for n in spec.notices if n.lasting or n.compiler != compiler]
+    notices += [Notice(compiler, text) for text in texts]
+    return replace(
         spec,
-        parameters=parameters,
-        baselines=baselines,
-        notices=(*others, *(Notice(compiler, text) for text in notices)),
+        parameters=tuple(parameters),
+        baselines=tuple(baselines),
+        notices=tuple(notices),
     )
 
 
-def _narrowed(parameter: Parameter, accepted: Sequence[Value]) -> Parameter:
-    """Return the flag with only the accepted values and its default."""
-    values = tuple(v for v in parameter.values if v == parameter.default or v in accepted)
-    return dataclasses.replace(parameter, values=values)
+def _is_left(baseline: Baseline, tuned: Mapping[str, Parameter]) -> bool:
+    """Say whether the flags still have the values that a baseline sets."""
+    return all(value in tuned[name].values for name, value in baseline.values if name in tuned)
 
 
 # ------------------------------------------------------------------------------ the compiler
 
 
-class _ProbedCompiler(ABC):
+class _ProbedCompiler(Protocol):
     """A compiler that can be probed: `at_once` settings at a time.
 
     `identity` is the key of its answers: compilers with different identities share none.
     """
 
     identity: str
-    at_once = 1
-
-    @abstractmethod
-    def refusal(self, setting: Setting, folder: Path) -> str | None:
-        """Build an empty program in a folder with a setting; return what the compiler prints where
-        it refuses or ignores it."""
+    at_once: int
 
     def try_out(self, setting: Setting) -> str | None:
-        """Return why the compiler refuses or ignores the setting; None where it obeys it."""
-        with tempfile.TemporaryDirectory(prefix="harness-flags-") as folder:
-            reason = self.refusal(setting, Path(folder))
-        if reason is None:
-            return None
-        lines = (line.strip() for line in reason.splitlines())
-        return next(filter(None, lines), "refused without a message")
+        """Build an empty program with a setting; return what the compiler prints where it refuses
+        or ignores it."""
 
 
-class ProbedCommand(_ProbedCompiler):
+class ProbedCommand:
     """gcc, clang or nvcc as a program on this machine; `compiler` is the name in its catalogue.
 
     `arch` is the architecture that nvcc compiles for, such as `sm_90`. Raises BackendUnavailable
@@ -214,59 +191,62 @@ class ProbedCommand(_ProbedCompiler):
         obeyed = [os.environ.get(name) for name in ENVIRONMENT]
         self.identity = f"{compiler} {arch} {digest} {obeyed} {version}"
 
-    def refusal(self, setting: Setting, folder: Path) -> str | None:
-        """Run the compiler on an empty program."""
-        written = self._nvcc(setting, folder) if self._arch else self._c(setting, folder)
-        status, output = _output([str(self._executable), *setting.words, *written], folder)
-        lines = conflicts(self._compiler, output)
-        if lines:
-            return lines[0]
-        return None if status == 0 else output
+    def try_out(self, setting: Setting) -> str | None:
+        with tempfile.TemporaryDirectory(prefix="harness-flags-") as name:
+            folder = Path(name)
+            written = self._written(setting, folder)
+            status, output = _output([str(self._executable), *setting.words, *written], folder)
+        ignored = conflicts(self._compiler, output)
+        if ignored:
+            return ignored[0]
+        return None if status == 0 else _first_line(output)
 
-    def _c(self, setting: Setting, folder: Path) -> list[str]:
+    def _written(self, setting: Setting, folder: Path) -> list[str]:
         """Write an empty program; return the words that build it."""
-        language = "c++" if self._compiler.endswith("++") else "c"
-        (folder / "empty.c").write_text(_C + _MAIN)
-        kind = ["-o", "empty"] if setting.linked else ["-S", "-o", "empty.s"]
-        return ["-x", language, "empty.c", *kind]
-
-    def _nvcc(self, setting: Setting, folder: Path) -> list[str]:
-        """Write an empty program; return the words that build it."""
+        if self._arch is None:
+            (folder / "empty.c").write_text(_C + _MAIN)
+            language = "c++" if self._compiler.endswith("++") else "c"
+            kind = ["-o", "empty"] if setting.linked else ["-S", "-o", "empty.s"]
+            return ["-x", language, "empty.c", *kind]
         arch = f"-arch={self._arch}"
-        (folder / "empty.cu").write_text(_CUDA + _MAIN)
         if setting.linked:
+            (folder / "empty.cu").write_text(_CUDA + _MAIN)
             return [arch, "-rdc=true", "empty.cu", "-o", "empty"]
-        (folder / "empty.ptx").write_text(_empty_ptx(self._arch or ""))
+        # Every ptxas since 10.0 reads version 6.3; older architectures need 6.0.
+        text = _PTX.format(version="6.3", target="sm_75")
+        if int(re.sub(r"\D", "", self._arch) or 0) < 75:
+            text = _PTX.format(version="6.0", target=self._arch)
+        (folder / "empty.ptx").write_text(text)
         return [arch, "-cubin", "empty.ptx", "-o", "empty.cubin"]
 
 
-def _empty_ptx(arch: str) -> str:
-    number = int(re.sub(r"\D", "", arch) or 0)
-    # Every ptxas since 10.0 reads version 6.3; older architectures need 6.0.
-    version, target = ("6.3", "sm_75") if number >= 75 else ("6.0", arch)
-    return _PTX.format(version=version, target=target)
-
-
-class _ProbedBackend(_ProbedCompiler):
+class _ProbedBackend:
     """The compiler of a backend, such as OpenCL's for one device, or NVRTC for flags of nvcc.
 
     `build` builds a program, in another process where a driver's compiler may crash; `identity`
     is the compiler's own. A driver may not support several builds at a time.
     """
 
+    at_once = 1
+
     def __init__(self, name: str, identity: str, build: Callable[[Program], Binary]) -> None:
         self._name = name
         self._build = build
         self.identity = f"{name} {identity}"
 
-    def refusal(self, setting: Setting, folder: Path) -> str | None:
-        """Build an empty program."""
+    def try_out(self, setting: Setting) -> str | None:
         try:
             self._build(Program(_OF_BACKENDS[self._name], setting.words, ()))
         except BuildFailed as error:
-            lines = conflicts(self._name, str(error))
-            return lines[0] if lines else _STATUS.sub("", str(error), count=1)
+            ignored = conflicts(self._name, str(error))
+            return ignored[0] if ignored else _first_line(_STATUS.sub("", str(error), count=1))
         return None
+
+
+def _first_line(output: str) -> str:
+    """Return the first line that has a text."""
+    lines = (line.strip() for line in output.splitlines())
+    return next(filter(None, lines), "refused without a message")
 
 
 def answers(compiler: _ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:
@@ -274,9 +254,8 @@ def answers(compiler: _ProbedCompiler, settings: Sequence[Setting]) -> dict[Sett
 
     Raises BackendUnavailable where the compiler refuses even a program without any flag.
     """
-    different = list(dict.fromkeys(settings))
-    key = content_key("flags", compiler.identity, different)
-    return Cache.of_user().recall(key, partial(_asked, compiler, different))
+    key = content_key("flags", compiler.identity, settings)
+    return Cache.of_user().recall(key, partial(_asked, compiler, settings))
 
 
 def _asked(compiler: _ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:

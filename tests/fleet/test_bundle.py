@@ -77,8 +77,11 @@ def test_all_files_that_a_program_names_travel(tmp_path):
     bundle = pack(spec)
     sources = {"check.py", "sums_of_fleet.py", "script.sh", "make.sh", "space.yaml"}
     assert _names(bundle) == {*sources, "data_3.txt", "data_4.txt"}
+    digest = spec.program_sha256
     shutil.rmtree(tmp_path / "user")
-    plan = bundle.unpacked().program
+    there = bundle.unpacked()
+    assert there.program_sha256 == digest
+    plan = there.program
     assert plan is not None
     assert [path.read_text() for path in plan.files_for({"n": 3})] == ["sum3\n"]
     assert os.access(plan.folder / "../source/make.sh", os.X_OK)

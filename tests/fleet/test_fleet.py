@@ -13,7 +13,7 @@ import pytest
 import harness
 from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
 from harness.fleet.agent import FleetDevice, Offer, OpenedDevice
-from harness.fleet.cluster import Cluster, check_address
+from harness.fleet.cluster import Cluster, NoWorker, check_address
 from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
 from harness.options.tune import TuneOptions
 from tests.helpers.dask_workers import local_workers, offering
@@ -86,7 +86,7 @@ class FakeCluster:
         """Start an agent, which this is itself."""
         return self
 
-    def call(self, _, method, *args):
+    def call(self, method, *args):
         """Open a device."""
         if method != "open":
             return None
@@ -107,7 +107,10 @@ def fleet_of(tmp_path):
         fleet.open(cluster.devices())
 
         def look():
-            return set(dict(fleet.open_new()))
+            names = set()
+            while joined := fleet.open_next():
+                names |= set(joined)
+            return names
 
         return fleet, look
 
@@ -125,8 +128,7 @@ def test_devices_of_workers_that_join_are_opened_once(fleet_of):
     assert look() == {"a"}, "its worker has left, and another one offers it"
 
 
-def test_devices_join_while_a_campaign_runs(fleet_of, monkeypatch):
-    monkeypatch.setattr("harness.fleet.measurers._LOOK_S", 0.01)
+def test_devices_join_while_a_campaign_runs(fleet_of):
     cluster = FakeCluster(one=("a",))
     fleet, _ = fleet_of(cluster)
     cluster.workers["two"] = ("b",)
@@ -193,7 +195,6 @@ def test_a_device_that_is_busy_is_left_out(fleet_of):
 
 
 def test_busy_devices_are_opened_later(tmp_path, monkeypatch):
-    monkeypatch.setattr("harness.fleet.measurers._SAY_S", 0.0)
     cluster, said = FakeCluster(one=("a", "b")), list[str]()
     cluster.busy = dict.fromkeys("ab", DeviceBusy("another campaign measures on it", "Wait"))
 
@@ -206,6 +207,18 @@ def test_busy_devices_are_opened_later(tmp_path, monkeypatch):
     with open_fleet(write_program(tmp_path), request) as fleet:
         assert (list(fleet.measurers), fleet.skipped) == (["a", "b"], [])
     assert len(said) == 1
+
+
+def test_the_first_worker_is_waited_for(tmp_path, monkeypatch):
+    cluster, said = FakeCluster(one=("a",)), list[str]()
+    devices = cluster.devices()
+    missing = NoWorker("no worker yet", "Start one")
+    monkeypatch.setattr(cluster, "devices", Mock(side_effect=[missing, devices]))
+    monkeypatch.setattr("harness.fleet.measurers.Cluster.connect", lambda *_: cluster)
+    request = FleetRequest("tcp://127.0.0.1:1", (), 9, False, "this", said.append)
+    with open_fleet(write_program(tmp_path), request) as fleet:
+        assert list(fleet.measurers) == ["a"]
+    assert "no worker yet" in said[0]
 
 
 def test_devices_of_several_models_are_no_fleet(fleet_of):
@@ -227,6 +240,10 @@ OFFER = Offer(harness.__version__, (FleetDevice("cpu", "a CPU", "here", None),))
 
 class Echo:
     """An actor that answers with its request."""
+
+    async def run(self, method, *args):
+        """Call another method."""
+        return await getattr(self, method)(*args)
 
     async def echo(self, message):
         """Answer."""

@@ -35,8 +35,10 @@ def arguments(features: Mapping[str, Any], rng: np.random.Generator) -> dict[str
     The elements are multiples of 1/1024 from 0 to 1, so that every step is exact.
     """
     n = int(features["n"])
-    a = rng.integers(0, 1025, n, np.int16).astype(np.float32) / np.float32(1024)
-    return {"a": a, "b": np.zeros(n, np.float32), "p": np.float32(-1), "q": np.float32(1)}
+    a = rng.integers(0, 1025, n, np.int16).astype(np.float32)
+    a /= 1024
+    b = np.zeros(n, np.float32)
+    return {"a": a, "b": b, "p": np.float32(-1), "q": np.float32(1)}
 
 
 def reference(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,28 +53,24 @@ def measure_peak(opened: Callable[[Spec], Measurer], is_gpu: bool) -> Amounts:
     HostModuleError where the data do not fit.
     """
     spec = load_spec(Path(__file__).with_suffix(".yaml"))
-    copied = spec.inputs[0 if is_gpu else 1]
+    peak: dict[str, float] = {}
     with closing(opened(spec)) as measurer:
         units = measurer.limits.compute_units if measurer.limits else 1
+        copied = spec.inputs[0 if is_gpu else 1]
         calculated = Input({"n": _PER_UNIT * units})
-        return {
-            "bytes": _per_second(measurer, spec, copied, steps=0, amount=8),
-            "flops": _per_second(measurer, spec, calculated, steps=_STEPS, amount=2 * _STEPS),
-        }
-
-
-def _per_second(
-    measurer: Measurer, spec: Spec, problem: Input, *, steps: int, amount: int
-) -> float:
-    """Return the most that configurations with so many steps do in a second, where each element
-    makes up this amount."""
-    space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
-    configs = [config for config in space if config["STEPS"] == steps]
-    measured = measurer.measure_interleaved(space, problem, configs, _ROUNDS)
-    times_s = [min(m.timing.samples_s) for m in measured if m.timing]
-    if not times_s:
-        raise LaunchFailed(measured[0].message if measured else "no group of 256 fits on it")
-    return amount * int(str(problem["n"])) / min(times_s)
+        for kind, problem, steps, per_element in (
+            ("bytes", copied, 0, 8),
+            ("flops", calculated, _STEPS, 2 * _STEPS),
+        ):
+            space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+            configs = [config for config in space if config["STEPS"] == steps]
+            measured = measurer.measure_interleaved(space, problem, configs, _ROUNDS)
+            times_s = [min(m.timing.samples_s) for m in measured if m.timing]
+            if not times_s:
+                reason = measured[0].message if measured else "no group of 256 fits on it"
+                raise LaunchFailed(reason)
+            peak[kind] = per_element * int(str(problem["n"])) / min(times_s)
+    return peak
 
 
 def floor_s(work: Amounts, peak: Amounts) -> float:
@@ -85,6 +83,7 @@ def rates(work: Amounts, peak: Amounts, time_s: float) -> dict[str, float]:
     and the fraction of the peak, as observations."""
     observed = {RATES[kind]: 1e-9 * amount / time_s for kind, amount in work.items()}
     if peak:
-        observed |= {PEAKS[kind]: 1e-9 * peak[kind] for kind in work}
+        for kind in work:
+            observed[PEAKS[kind]] = 1e-9 * peak[kind]
         observed[PEAK_FRACTION] = floor_s(work, peak) / time_s
     return observed

@@ -46,8 +46,15 @@ class _PythonCompiler:
     arch = None
 
     def __init__(self, framework: str) -> None:
-        versions = (f"{name} {version}" for name, version in _versions(framework).items())
-        self.identity = ", ".join([*versions, f"Python {platform.python_version()}"])
+        packages = _PACKAGES[framework]
+        if framework == "torch":
+            packages += _OPTIONAL
+        parts: list[str] = []
+        for name in packages:
+            version = _version(name)
+            if version:
+                parts.append(f"{name} {version}")
+        self.identity = ", ".join([*parts, f"Python {platform.python_version()}"])
 
     def compile(self, program: Program) -> Binary:
         """Return the module's text, headed by all that builds the callable."""
@@ -128,11 +135,6 @@ def require_framework(spec: Spec) -> None:
             raise BackendUnavailable(
                 f"{spec.path} needs {name}, which is not installed: pip install {wanted}"
             )
-
-
-def _versions(framework: str) -> dict[str, str]:
-    names = (*_PACKAGES[framework], *(_OPTIONAL if framework == "torch" else ()))
-    return {name: version for name in names if (version := _version(name))}
 
 
 def _version(package: str) -> str:

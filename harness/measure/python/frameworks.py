@@ -13,6 +13,9 @@ import numpy.typing as npt
 
 from harness.core.errors import BackendUnavailable
 
+Dtype = np.dtype[Any]
+Shape = tuple[int, ...]
+
 
 class Arrays:
     """Arrays of NumPy, which Numba takes as well.
@@ -20,7 +23,7 @@ class Arrays:
     `memory` is bytes: an array of NumPy on the CPU, else CudaBytes.
     """
 
-    def view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    def view(self, memory: Any, dtype: Dtype, shape: Shape) -> Any:
         """Return a new array over memory."""
         return memory.view(dtype).reshape(shape)
 
@@ -47,7 +50,7 @@ class _CupyArrays(Arrays):
 
         self._cupy = cupy
 
-    def view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    def view(self, memory: Any, dtype: Dtype, shape: Shape) -> Any:
         return self._cupy.asarray(memory).view(dtype).reshape(shape)
 
     def as_numpy(self, array: Any) -> npt.NDArray[Any]:
@@ -58,11 +61,12 @@ class _TorchTensors(Arrays):
     def __init__(self, *, is_gpu: bool) -> None:
         import torch
 
-        self._torch, self._device = torch, "cuda" if is_gpu else "cpu"
         if is_gpu and not torch.cuda.is_available():
             raise _without_gpu(f"PyTorch {torch.__version__}")
+        self._torch = torch
+        self._device = "cuda" if is_gpu else "cpu"
 
-    def view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    def view(self, memory: Any, dtype: Dtype, shape: Shape) -> Any:
         plain = self._torch.as_tensor(memory, device=self._device)  # shares the memory
         return plain.view(getattr(self._torch, dtype.name)).reshape(shape)
 
@@ -83,7 +87,8 @@ class _WarpArrays(Arrays):
         warp.config.log_level = warp.LOG_WARNING  # else it prints what it compiles
         if is_gpu and not warp.is_cuda_available():
             raise _without_gpu(f"Warp {warp.__version__}")
-        self._warp, self._device = warp, warp.get_device("cuda:0" if is_gpu else "cpu")
+        self._warp = warp
+        self._device = warp.get_device("cuda:0" if is_gpu else "cpu")
         if is_gpu:
             # Its own stream would not be that of the events, and of what harness copies. It makes
             # streams when it is first asked for one.
@@ -91,11 +96,15 @@ class _WarpArrays(Arrays):
             warp.set_stream(self._device.null_stream, self._device)
         warp.set_device(self._device)
 
-    def view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    def view(self, memory: Any, dtype: Dtype, shape: Shape) -> Any:
         on_gpu = getattr(memory, "__cuda_array_interface__", None)
-        address, _ = (on_gpu or memory.__array_interface__)["data"]
-        own = self._warp.dtype_from_numpy(dtype)
-        return self._warp.array(ptr=address, dtype=own, shape=shape, device=self._device)
+        interface = on_gpu or memory.__array_interface__
+        return self._warp.array(
+            ptr=interface["data"][0],
+            dtype=self._warp.dtype_from_numpy(dtype),
+            shape=shape,
+            device=self._device,
+        )
 
     def as_numpy(self, array: Any) -> npt.NDArray[Any]:
         if not isinstance(array, self._warp.array):
@@ -117,7 +126,9 @@ def open_arrays(framework: str, *, is_gpu: bool) -> Arrays:
             return _CupyArrays()
         if framework == "torch":
             return _TorchTensors(is_gpu=is_gpu)
-        return _WarpArrays(is_gpu=is_gpu) if framework == "warp" else Arrays()
+        if framework == "warp":
+            return _WarpArrays(is_gpu=is_gpu)
+        return Arrays()
     except (ImportError, OSError) as error:
         raise BackendUnavailable(
             f"{framework} is installed, but cannot be imported: {error}. Install it again"

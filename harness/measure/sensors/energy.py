@@ -94,12 +94,13 @@ def _mean_power(
     if len(inside) <= _FEWEST_UPDATES:
         return None
     ends = [inside[part * (len(inside) - 1) // _PARTS] for part in range(_PARTS + 1)]
-    parts_w = [_power(*pair) for pair in itertools.pairwise(ends)]
+    parts_w = [_power(first, last) for first, last in itertools.pairwise(ends)]
     return _power(inside[0], inside[-1]), half_width(parts_w)
 
 
 def _power(first: _Update, last: _Update) -> float:
-    (begin_s, begin_j), (end_s, end_j) = first, last
+    begin_s, begin_j = first
+    end_s, end_j = last
     return (end_j - begin_j) / (end_s - begin_s)
 
 
@@ -118,13 +119,15 @@ def measure_energy(
         launches_s = _run_until(run, begin_s + seconds)
         end_s = time.perf_counter()
     verify()
-    share = sum(launches_s) / (end_s - begin_s)
+    observed = {LAUNCH_SHARE: sum(launches_s) / (end_s - begin_s)}
     power = _mean_power(updates, begin_s, end_s)
-    if share < LEAST_SHARE or power is None:
-        return {LAUNCH_SHARE: share}
-    mean_s, (power_w, spread_w) = sum(launches_s) / len(launches_s), power
-    energy = {ENERGY: power_w * mean_s, ENERGY_SPREAD: spread_w * mean_s, POWER: power_w}
-    return {LAUNCH_SHARE: share, **energy}
+    if observed[LAUNCH_SHARE] >= LEAST_SHARE and power is not None:
+        power_w, spread_w = power
+        mean_s = sum(launches_s) / len(launches_s)
+        observed[ENERGY] = power_w * mean_s
+        observed[ENERGY_SPREAD] = spread_w * mean_s
+        observed[POWER] = power_w
+    return observed
 
 
 def _run_until(run: Callable[[], float], end_s: float) -> list[float]:

@@ -35,9 +35,7 @@ _REASONS = {
 }
 """NVML's bits. Not among them: an idle GPU, and clocks that somebody has set."""
 
-_REASONS_CALL = "nvmlDeviceGetCurrentClocksThrottleReasons"
 _ENERGY_CALL = "nvmlDeviceGetTotalEnergyConsumption"
-_PROCESSES_CALL = "nvmlDeviceGetComputeRunningProcesses"
 
 
 def _load_nvml() -> Any:
@@ -67,29 +65,30 @@ class _NvmlGpu:
         self._library = library
         self._refused: dict[str, str] = {}  # NVML's reasons, by calls
         try:
-            self._handle = (
-                library.nvmlDeviceGetHandleByUUID(instance)
-                if instance
-                else library.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
-            )
+            if instance:
+                self._handle = library.nvmlDeviceGetHandleByUUID(instance)
+            else:
+                self._handle = library.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
         except library.NVMLError as error:
             raise SensorUnavailable(f"NVML does not find the GPU {pci_bus_id}: {error}") from None
 
     def state(self) -> dict[str, float]:
         """Return what NVML says about the GPU now, as observations."""
         library = self._library
+        observed: dict[str, float] = {}
         temperature = self.ask("nvmlDeviceGetTemperature", library.NVML_TEMPERATURE_GPU)
+        if temperature is not None:
+            observed[TEMPERATURE] = float(temperature)
         clock = self.ask("nvmlDeviceGetClockInfo", library.NVML_CLOCK_MEM)
-        readings = {TEMPERATURE: temperature, MEMORY_CLOCK: clock}
-        known = {name: float(value) for name, value in readings.items() if value is not None}
-        return known | self._throttling()
-
-    def _throttling(self) -> dict[str, float]:
-        bits = self.ask(_REASONS_CALL)
-        if bits is None:
-            return {}
-        there = [name for name, bit in _REASONS.items() if bits & bit]
-        return {THROTTLED: float(bool(there))} | {f"{THROTTLED_BY}{n}": 1.0 for n in there}
+        if clock is not None:
+            observed[MEMORY_CLOCK] = float(clock)
+        bits = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        if bits is not None:
+            observed[THROTTLED] = 0.0
+            for name, bit in _REASONS.items():
+                if bits & bit:
+                    observed[THROTTLED] = observed[THROTTLED_BY + name] = 1.0
+        return observed
 
     def counter(self) -> EnergyCounter:
         """Return a counter of the whole GPU's energy; raises SensorUnavailable."""
@@ -112,42 +111,40 @@ class _NvmlGpu:
     def processes(self) -> tuple[str, ...]:
         """Describe the processes of others that compute on the GPU."""
         ours = {os.getpid(), os.getppid()}  # the parent is the process that asks
-        others = [each for each in self.ask(_PROCESSES_CALL) or () if each.pid not in ours]
-        return tuple(self._described(each.pid, each.usedGpuMemory) for each in others)
+        running = self.ask("nvmlDeviceGetComputeRunningProcesses") or ()
+        return tuple(self._described(process) for process in running if process.pid not in ours)
 
-    def _described(self, pid: int, memory_bytes: int | None) -> str:
+    def _described(self, process: Any) -> str:
         """Describe a process; its name and memory may be secret."""
-        try:
-            name = self._library.nvmlSystemGetProcessName(pid)
-        except self._library.NVMLError:
-            name = ""
-        text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
-        memory = "" if memory_bytes is None else f", {memory_bytes / 2**30:.1f} GiB"
-        return f"{printable(text) or 'unknown'} (process {pid}{memory})"
+        name = ""
+        with contextlib.suppress(self._library.NVMLError):
+            name = self._library.nvmlSystemGetProcessName(process.pid)
+        if isinstance(name, bytes):
+            name = name.decode(errors="replace")
+        memory = ""
+        if process.usedGpuMemory is not None:
+            memory = f", {process.usedGpuMemory / 2**30:.1f} GiB"
+        return f"{printable(name) or 'unknown'} (process {process.pid}{memory})"
 
     def ask(self, call: str, *arguments: object) -> Any:
         """Call NVML; None where it refuses, after which this is not asked again."""
-        if call in self._refused:
-            return None
-        library = self._library
-        function = getattr(library, call, None)
-        if function is None:  # another version of nvidia-ml-py
+        function = getattr(self._library, call, None)
+        if function is None or call in self._refused:  # another version of nvidia-ml-py lacks it
             return None
         try:
             return function(self._handle, *arguments)
-        except library.NVMLError as error:
+        except self._library.NVMLError as error:
             self._refused[call] = str(error)
-        return None
+            return None
 
 
 def of_both(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
     """Return the later state of a GPU, throttled by what throttled it in either."""
-    throttled = {
-        name: max(value, after.get(name, 0.0))
-        for name, value in before.items()
-        if name == THROTTLED or name.startswith(THROTTLED_BY)
-    }
-    return {**after, **throttled}
+    both = dict(after)
+    for name, value in before.items():
+        if name.startswith(THROTTLED):
+            both[name] = max(value, after.get(name, 0.0))
+    return both
 
 
 def other_processes(bus_id: str, uuid: str = "") -> tuple[str, ...]:
@@ -156,8 +153,9 @@ def other_processes(bus_id: str, uuid: str = "") -> tuple[str, ...]:
     Call it before this process uses the GPU: in a container, NVML's numbers of processes are not
     those that they have there, so this process would not know itself.
     """
-    with contextlib.suppress(SensorUnavailable):
-        return _NvmlGpu(_load_nvml(), bus_id, uuid).processes() if bus_id else ()
+    if bus_id:
+        with contextlib.suppress(SensorUnavailable):
+            return _NvmlGpu(_load_nvml(), bus_id, uuid).processes()
     return ()
 
 
@@ -187,13 +185,11 @@ NO_SENSORS = Sensors()
 
 def open_sensors(environment: Environment) -> Sensors:
     """Open what there is."""
-    gpu, counter, no_energy = None, None, None
+    if PCI_BUS_ID not in environment.notes:
+        return Sensors(no_energy="harness reads it from GPUs with --backend cuda")
+    gpu = None
     try:
-        if PCI_BUS_ID not in environment.notes:
-            no_energy = "harness reads it from GPUs with --backend cuda"
-        else:
-            gpu = _NvmlGpu(_load_nvml(), environment.notes[PCI_BUS_ID])
-            counter = gpu.counter()
+        gpu = _NvmlGpu(_load_nvml(), environment.notes[PCI_BUS_ID])
+        return Sensors(gpu, gpu.counter())
     except SensorUnavailable as error:
-        no_energy = str(error)
-    return Sensors(gpu, counter, no_energy)
+        return Sensors(gpu, no_energy=str(error))
