@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +30,8 @@ from harness.measure.cuda.cubin import (
     variable_names,
 )
 from harness.measure.cuda.gpus import CudaDriver
-from harness.measure.device.bound import (
-    Bound,
-    BoundArray,
+from harness.measure.device.arguments import Bound, BoundArray, Errors
+from harness.measure.device.launch_checks import (
     LoadedModule,
     three,
     values_of,
@@ -104,27 +101,33 @@ class TimedStream:
         The device is held back where `is_held`. The driver may wait for the device at the first
         launch of a function, which must therefore not be held.
         """
+        driver = self._driver
         while len(self._events) < len(launches):
-            self._events.append((self._driver.event(), self._driver.event()))
+            self._events.append((driver.event(), driver.event()))
         # What a kernel may have written to the words changes no later hold; nothing waits for the
         # host now.
-        self._words[_RELEASED], self._words[_EXPIRED] = self._holds, 0
+        self._words[_RELEASED] = self._holds
+        self._words[_EXPIRED] = 0
         for begin in range(0, len(launches), HELD_AT_ONCE):
-            part = slice(begin, begin + HELD_AT_ONCE)
-            with self._held() if is_held else contextlib.nullcontext():
+            end = min(begin + HELD_AT_ONCE, len(launches))
+            with self._waiting(is_held):
                 if begin == 0:
                     first()
                     self.clock.queue_start()
-                for launch, (start, stop) in zip(launches[part], self._events[part], strict=False):
-                    self._driver.record(start)
-                    launch()
-                    self._driver.record(stop)
-                if begin + HELD_AT_ONCE >= len(launches):
+                for number in range(begin, end):
+                    start, stop = self._events[number]
+                    driver.record(start)
+                    launches[number]()
+                    driver.record(stop)
+                if end == len(launches):
                     self.clock.queue_stop()
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
-        """Hold the device back until the body has ended."""
+    def _waiting(self, is_held: bool) -> Iterator[None]:
+        """Hold the device back until the body has ended, where it `is_held`."""
+        if not is_held:
+            yield
+            return
         self._holds += 1
         self._kernels.queue("wait_for_host", self._address, self._holds, LIMIT_NS)
         try:
@@ -141,7 +144,7 @@ class TimedStream:
             raise HostTooSlow(
                 f"the device waited {LIMIT_NS * 1e-9:g} s in vain for the host to queue its work"
             )
-        return sum(self._driver.elapsed_s(*pair) for pair in self._events[:count])
+        return sum(self._driver.elapsed_s(start, stop) for start, stop in self._events[:count])
 
 
 class _SmClock:
@@ -191,10 +194,13 @@ class _SmClock:
         A row has cycles and nanoseconds of the first reading of a multiprocessor, and those of the
         second one; zeros where there was none.
         """
-        counts = self._stamps.view(np.int64)
-        rows = counts[(counts[:, 1] > 0) & (counts[:, 3] > counts[:, 1])]
-        differences = rows[:, 2:] - rows[:, :2]
-        return 1e3 * float((differences[:, 0] / differences[:, 1]).max()) if len(rows) else None
+        begin_cycles, begin_ns, end_cycles, end_ns = self._stamps.view(np.int64).T
+        is_complete = (begin_ns > 0) & (end_ns > begin_ns)
+        if not is_complete.any():
+            return None
+        cycles = (end_cycles - begin_cycles)[is_complete]
+        nanoseconds = (end_ns - begin_ns)[is_complete]
+        return 1e3 * float((cycles / nanoseconds).max())
 
 
 # ------------------------------------------------------------------------------- modules
@@ -218,11 +224,24 @@ class _CudaFunction:
     has_run: bool = False
 
 
-class _PreparedLaunch(NamedTuple):
-    """A launch that was checked; `queue` queues it on the default stream."""
+@dataclass
+class _PreparedLaunch:
+    """A launch that was checked, with its packed arguments."""
 
+    driver: CudaDriver
     function: _CudaFunction
-    queue: Callable[[], None]
+    shape: LaunchShape
+    packed: bytes
+    carveout: int
+
+    def queue(self) -> None:
+        """Queue the launch on the default stream."""
+        function = self.function
+        if function.carveout != self.carveout:  # another launch of the function changed it
+            name = "PREFERRED_SHARED_MEMORY_CARVEOUT"
+            self.driver.set_function_attribute(function.handle, name, self.carveout)
+            function.carveout = self.carveout
+        self.driver.launch(function.handle, self.shape, self.packed)
 
 
 class CudaModule(LoadedModule):
@@ -234,7 +253,7 @@ class CudaModule(LoadedModule):
         module: Any,
         cubin: bytes,
         limits: DeviceLimits,
-        errors: Callable[[str], AbstractContextManager[None]],
+        errors: Errors,
     ) -> None:
         super().__init__(limits, errors)
         self._driver = driver
@@ -280,46 +299,53 @@ class CudaModule(LoadedModule):
                 f"{function.most_threads:,}"
             )
         self._allow_memory(function, launch)
-        values = values_of(launch, bound)
-        are_arrays = [isinstance(value, BoundArray) for value in values]
-        numbers = [np.uintp(v.memory) if isinstance(v, BoundArray) else v for v in values]
-        packed = packed_arguments(launch, numbers, are_arrays, function.places)
-        extents = three(launch.grid), three(launch.group)
-        shape = LaunchShape(*extents, launch.shared_bytes, launch.cooperative)
-        queue = partial(self._queue, function, shape, packed, launch.carveout)
-        return _PreparedLaunch(function, queue)
-
-    def _queue(
-        self, function: _CudaFunction, shape: LaunchShape, packed: bytes, carveout: int
-    ) -> None:
-        """Queue a launch on the default stream."""
-        if function.carveout != carveout:  # another launch of the function changed it
-            self._driver.prefer_carveout(function.handle, carveout)
-            function.carveout = carveout
-        self._driver.launch(function.handle, shape, packed)
+        values: list[np.generic] = []
+        are_arrays = []
+        for value in values_of(launch, bound):
+            if isinstance(value, BoundArray):
+                values.append(np.uintp(value.memory))
+                are_arrays.append(True)
+            else:
+                values.append(value)
+                are_arrays.append(False)
+        return _PreparedLaunch(
+            self._driver,
+            function,
+            LaunchShape(
+                three(launch.grid), three(launch.group), launch.shared_bytes, launch.cooperative
+            ),
+            packed_arguments(launch, values, are_arrays, function.places),
+            launch.carveout,
+        )
 
     def _allow_memory(self, function: _CudaFunction, launch: Launch) -> None:
         """Let a function have its dynamic shared memory, where that needs a permission."""
-        wanted = int(launch.shared_bytes)
+        wanted = launch.shared_bytes
         if function.static_bytes + wanted <= self._limits.max_local_bytes:
             return
         if wanted > function.dynamic_bytes:
             with self._errors(f"giving {launch.function} {wanted:,} bytes of shared memory"):
-                self._driver.allow_dynamic_bytes(function.handle, wanted)
+                name = "MAX_DYNAMIC_SHARED_SIZE_BYTES"
+                self._driver.set_function_attribute(function.handle, name, wanted)
             function.dynamic_bytes = wanted
 
     def _function(self, name: str) -> _CudaFunction:
-        if name not in self._functions:
-            try:
-                symbol = kernel_symbol(self._cubin, name)
-            except LookupError as error:
-                raise LaunchFailed(f"looking up {name}: {error}") from None
-            with self._errors(f"looking up {name}"):
-                handle = self._driver.function(self._module, symbol)
-            with self._errors(f"asking what {name} needs"):
-                ask = partial(self._driver.function_attribute, handle)
-                most = ask("MAX_THREADS_PER_BLOCK")
-                registers, static_bytes = ask("NUM_REGS"), ask("SHARED_SIZE_BYTES")
-            places = parameter_places(self._cubin, symbol)
-            self._functions[name] = _CudaFunction(handle, most, registers, static_bytes, places)
-        return self._functions[name]
+        if name in self._functions:
+            return self._functions[name]
+        driver = self._driver
+        try:
+            symbol = kernel_symbol(self._cubin, name)
+        except LookupError as error:
+            raise LaunchFailed(f"looking up {name}: {error}") from None
+        with self._errors(f"looking up {name}"):
+            handle = driver.function(self._module, symbol)
+        with self._errors(f"asking what {name} needs"):
+            function = _CudaFunction(
+                handle,
+                most_threads=driver.function_attribute(handle, "MAX_THREADS_PER_BLOCK"),
+                registers=driver.function_attribute(handle, "NUM_REGS"),
+                static_bytes=driver.function_attribute(handle, "SHARED_SIZE_BYTES"),
+                places=parameter_places(self._cubin, symbol),
+            )
+        self._functions[name] = function
+        return function

@@ -21,17 +21,17 @@ from harness.core.observations import HOST
 from harness.core.program import Argument, Binary, Launch
 from harness.core.records import Input
 from harness.core.text import kind_of
-from harness.measure.device.bound import BoundArray, BoundSet
-from harness.measure.device.device import Device
+from harness.measure.device.arguments import Arguments, BoundArray
 from harness.measure.device.host_module import HostModule, describe_error, load_host
+from harness.measure.device.launcher import Device
 from harness.measure.kernels.data import make_arguments
 from harness.measure.python.frameworks import open_arrays
 
 _FIRST_CALL_SEED = 1 << 40
 """The data of a first call are those of no other run: nothing that it keeps is of use later."""
 
-_KEPT_CALLABLES = 128  # as many as OpenClDevice keeps
-_KEPT_MODULES = 8  # what one of them has compiled serves all of its configurations and inputs
+_MOST_CALLABLES = 128  # as many as the programs of an OpenClDevice
+_MOST_MODULES = 8  # what one of them has compiled serves all of its configurations and inputs
 _HOST_CALLS = 64  # the last ones, of which the host's share is the median
 
 _VARIABLES = ("NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "OMP_NUM_THREADS", "TRITON_INTERPRET")
@@ -63,17 +63,20 @@ class CallingDevice(Device):
         super().__init__(*others)
         self._framework = framework
         self._arrays = open_arrays(framework, is_gpu=not self.shares_cpu)
-        self._built = lru_cache(maxsize=_KEPT_CALLABLES)(self._build)
+        self._built = lru_cache(maxsize=_MOST_CALLABLES)(self._build)
         load = partial(load_host, prefix="harness_kernel", functions=("build",))
-        self._modules = lru_cache(maxsize=_KEPT_MODULES)(load)
+        self._modules = lru_cache(maxsize=_MOST_MODULES)(load)
         self._first_arguments = lru_cache(maxsize=1)(_first_arguments)
         self._passed: dict[str, Any] = {}
 
     @property
     def _how_timed(self) -> str:
         """The framework, its clock, and variables that change how it computes."""
-        said = (f", {name}={os.environ[name]}" for name in _VARIABLES if name in os.environ)
-        return f"{self._framework}, {self.clock}{''.join(said)}"
+        parts = [self._framework, self.clock]
+        for name in _VARIABLES:
+            if name in os.environ:
+                parts.append(f"{name}={os.environ[name]}")
+        return ", ".join(parts)
 
     @abstractmethod
     def _bytes(self, bound: BoundArray) -> Any:
@@ -94,11 +97,14 @@ class CallingDevice(Device):
         """Keep the callables: to compile them again would take seconds, and move nothing."""
 
     def observed(self, module: BuiltCallable) -> dict[str, float]:
-        return {HOST: statistics.median(module.host_s)} if module.host_s else {}
+        if not module.host_s:
+            return {}
+        return {HOST: statistics.median(module.host_s)}
 
     def _build(self, data: bytes) -> BuiltCallable:
         parts = json.loads(data.partition(b"\n")[0])
-        path, features = Path(parts["path"]), parts["features"]
+        path = Path(parts["path"])
+        features = parts["features"]
         try:
             arguments = self._first_arguments(path, Input(features))
             began_s = time.perf_counter()
@@ -117,16 +123,17 @@ class CallingDevice(Device):
 
     def _call_first(self, built: BuiltCallable, arguments: Mapping[str, Argument]) -> None:
         """Call on these arguments, and leave those that are bound as they are."""
-        bound, self._current = self._current, BoundSet({}, {})
+        bound = self.arguments
+        self.arguments = Arguments(self._memory, self.errors)
         try:
-            with self._errors("allocating the arguments of a first call"):
-                self._current = self._bound_copy(arguments)
+            self.arguments.bind(arguments)
             self._compile(built)
-            strays = self._strays_of(self._current)
+            strays = self.arguments.stray_writes()
+            bound.left_zone |= self.arguments.left_zone
         finally:
-            with suppress(self._error):  # of a lost device, which frees nothing
-                self._free_set(self._current)
-            self._current = bound
+            with suppress(LaunchFailed):  # of a lost device, which frees nothing
+                self.arguments.release()
+            self.arguments = bound
         if strays:
             names = ", ".join(map(str, strays))
             raise LaunchFailed(f"the first call writes outside of the argument {names}")
@@ -146,7 +153,7 @@ class CallingDevice(Device):
         identity of its arguments is soon that of other data.
         """
         self._passed.clear()
-        for name, value in self._arguments.items():
+        for name, value in self.arguments.bound.items():
             if isinstance(value, BoundArray):
                 self._passed[name] = self._view(name, value)
             else:
@@ -163,7 +170,7 @@ class CallingDevice(Device):
             returned = built.function(self._passed)
             return time.perf_counter() - began_s, returned
         except (Exception, SystemExit) as error:
-            self.healthy = self.healthy and self._answers()
+            self._check_answers()
             described = describe_error(error, built.path, "the callable raised ")
             trace = error.__traceback__
             if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:
@@ -191,7 +198,7 @@ class CallingDevice(Device):
             )
         for name, array in returned.items():
             try:
-                self.write(name, self._arrays.as_numpy(array))
+                self.arguments.write(name, self._arrays.as_numpy(array))
             except (TypeError, ValueError) as error:
                 raise LaunchFailed(f"the callable returned another array: {error}") from None
 
