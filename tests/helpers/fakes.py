@@ -89,7 +89,7 @@ class FakeDevice(Device):
     _cache_bytes = 0
 
     def __init__(self, times_s=(), kernels=KERNELS, clocks_mhz=()):
-        super().__init__(NumpyMemory(), MemoryError, "process", WARM)
+        super().__init__(NumpyMemory(), "process", WARM)
         self.arguments = FakeArguments(self.errors)
         self.watch = ClockWatch(1000.0)
         self._clocks_mhz = iter(clocks_mhz)
@@ -149,8 +149,8 @@ class FakeDevice(Device):
     def _wait(self):
         """Nothing runs."""
 
-    def _why_full(self, error):
-        return f"harness holds {self._allocated_bytes:,} bytes"
+    def _why_full(self, error, allocated_bytes):
+        return f"harness holds {allocated_bytes:,} bytes"
 
     def _timed_fill(self, memory, size_bytes):
         return 0.0

@@ -70,9 +70,9 @@ def runs_noted(monkeypatch):
 )
 def test_caches_are_emptied_before_runs(twice, monkeypatch, is_cpu, cache_bytes):
     monkeypatch.setattr(pyopencl.Device, "global_mem_cache_size", 1 << 20)
-    monkeypatch.setattr(OpenClDevice, "shares_cpu", is_cpu)
     sizes = runs_noted(monkeypatch)
     device = OpenClDevice(usable_devices()[0], COLD)
+    device.shares_cpu = is_cpu
     device.bind({"x": np.ones(4, np.float32)})
     module = device.load(twice)
     assert device.environment("a compiler").cache == COLD

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from harness.measure.device.memory import Array
+
 Extents = tuple[int, int, int]
 
 
@@ -117,10 +119,10 @@ class BindingsDriver:
     def part(self, memory: Any, offset: int, size_bytes: int) -> Any:
         return memory + offset
 
-    def write(self, memory: Any, array: npt.NDArray[Any], offset: int = 0) -> None:
+    def write(self, memory: Any, array: Array, offset: int = 0) -> None:
         self._call("cuMemcpyHtoD", memory + offset, array.ctypes.data, array.nbytes)
 
-    def read(self, array: npt.NDArray[Any], memory: Any, offset: int = 0) -> None:
+    def read(self, array: Array, memory: Any, offset: int = 0) -> None:
         self._call("cuMemcpyDtoH", array.ctypes.data, memory + offset, array.nbytes)
 
     def fill(self, memory: Any, byte: int, size_bytes: int, offset: int = 0) -> None:

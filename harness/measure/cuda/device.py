@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary, Launch
-from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
+from harness.core.records import COLD, DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.cuda import probe
 from harness.measure.cuda.gpus import driver_version, listed_gpu, load_driver, require_driver
 from harness.measure.cuda.module import CudaModule, TimedStream
@@ -48,7 +48,7 @@ class CudaDevice(Device):
                 "for the next one, so that times hold the host's work. Unset it"
             )
         self.driver = load_driver()
-        super().__init__(self.driver, self.driver.error, "context", cache)
+        super().__init__(self.driver, "context", cache)
         self._module = lru_cache(maxsize=_MOST_MODULES)(self._make_module)
         try:
             self.driver.open(number)
@@ -143,8 +143,7 @@ class CudaDevice(Device):
         self._module.cache_clear()
 
     def _make_module(self, data: bytes) -> CudaModule:
-        module = self.driver.load(data)
-        return CudaModule(self.driver, module, data, self.limits, self.errors)
+        return CudaModule(self.driver, data, self.limits, self.errors)
 
     def launch(self, module: CudaModule, launches: Sequence[Launch]) -> float:
         """Run the launches in order, wait, and return the sum of their device times in seconds.
@@ -159,7 +158,7 @@ class CudaDevice(Device):
         self._fill_variables(module, launches)
         is_held = all(queued.function.has_run for queued in prepared)
         with self.errors("running " + ", ".join(launch.function for launch in launches)):
-            if self._compares_clocks and self._is_flush_due:
+            if self._compares_clocks and self._cache == COLD:
                 self._before_launch()
                 self._wait()  # the caches are empty when the host's clock starts
             began_s = time.perf_counter()
@@ -174,7 +173,10 @@ class CudaDevice(Device):
 
     def _fill_variables(self, module: CudaModule, launches: Sequence[Launch]) -> None:
         """Copy bound arrays into the module's variables of their names, in stream order."""
-        for name in {name for launch in launches for name in launch.constants}:
+        names = set[str]()
+        for launch in launches:
+            names.update(launch.constants)
+        for name in names:
             bound = self.arguments.array(name)
             address = module.variable(name, bound.size_bytes)
             with self.errors(f"filling the variable {name}"):
@@ -183,7 +185,7 @@ class CudaDevice(Device):
     def sm_clock_mhz(self) -> float | None:
         """Return the clock of the multiprocessors around the last launches, in MHz; None where the
         GPU's time did not change meanwhile."""
-        return self._stream.clock.mhz()
+        return self._stream.mhz()
 
     def _attribute(self, name: str) -> int:
         with self.errors(f"asking for {name}"):
@@ -205,7 +207,7 @@ class CudaDevice(Device):
     def _cache_bytes(self) -> int:
         return self._attribute("L2_CACHE_SIZE")
 
-    def _why_full(self, error: Exception) -> str:
+    def _why_full(self, error: Exception, allocated_bytes: int) -> str:
         if not _is_out_of_memory(error):
             return ""
         try:
@@ -214,8 +216,8 @@ class CudaDevice(Device):
             return "See nvidia-smi"
         return (
             f"{free_bytes:,} of the device's {self._gpu.memory_bytes:,} bytes are free; harness "
-            f"holds {self._allocated_bytes:,}, and other programs may hold the rest (nvidia-smi "
-            "lists them)"
+            f"holds {allocated_bytes:,}, and other programs may hold the rest (nvidia-smi lists "
+            "them)"
         )
 
 

@@ -58,45 +58,43 @@ _MOST_MULTIPROCESSORS = 512
 _RELEASED, _EXPIRED = 0, 1  # words that host and device share
 
 
-class _Kernels:
-    """harness's own kernels in a driver's context; each is looked up once.
-
-    Every method may raise the driver's errors.
-    """
-
-    def __init__(self, driver: CudaDriver) -> None:
-        self._driver = driver
-        self._module = driver.load(PTX.read_bytes() + b"\0")
-        self._functions: dict[str, Any] = {}
-
-    def queue(self, name: str, *arguments: int, blocks: int = 1) -> None:
-        """Queue a kernel on the default stream, in so many blocks; does not wait."""
-        if name not in self._functions:
-            self._functions[name] = self._driver.function(self._module, name)
-        packed = np.array(arguments, np.uint64).tobytes()
-        shape = LaunchShape((blocks, 1, 1), (1, 1, 1))
-        self._driver.launch(self._functions[name], shape, packed)
-
-
 class TimedStream:
-    """The default stream of the current context, with events that are used again and again.
+    """The default stream of the current context, with events that are used again and again; and the
+    clock of the multiprocessors around what was queued last.
 
-    Every method may raise the driver's errors. `clock` is that around the launches that were queued
-    last.
+    Two small kernels read this clock, as in nvbench. Each multiprocessor counts its own cycles, so
+    that only counts of the same one are compared. The GPU's time has steps of 32 ns to 1 us, and
+    more on some. Both kernels therefore wait for the beginning of a step, and the second one for
+    the end of a least interval. Launches must not begin in step with the GPU's time, which times
+    them as well (see harness.measure.device.clocks): the first kernel takes a whole number of
+    steps. Every method may raise the driver's errors.
     """
 
     def __init__(self, driver: CudaDriver, multiprocessors: int) -> None:
         self._driver = driver
-        self._kernels = _Kernels(driver)
-        self.clock = _SmClock(driver, self._kernels, multiprocessors)
+        module = driver.load(PTX.read_bytes() + b"\0")
+        self._wait_for_host = driver.function(module, "wait_for_host")
+        self._start_clock = driver.function(module, "start_clock")
+        self._stop_clock = driver.function(module, "stop_clock")
         self._words, self._address = driver.share_words(2)
         self._holds = 0
         self._events: list[tuple[Any, Any]] = []
+        self._multiprocessors = multiprocessors
+        stamps, self._stamps_address = driver.share_words(4 * _MOST_MULTIPROCESSORS)
+        self._stamps = stamps.reshape(_MOST_MULTIPROCESSORS, 4)
+        self._has_clock = True
+        # At its first launch the driver may load a kernel, and wait for a device that is held.
+        self._read_clock(self._start_clock)
+        self._read_clock(self._stop_clock, LEAST_NS)
+        driver.synchronize()
+        # Where the time stands still, each reading would take 4 ms, and find nothing.
+        self._has_clock = self.mhz() is not None
 
     def queue(
         self, launches: Sequence[Callable[[], None]], first: Callable[[], None], is_held: bool
     ) -> None:
-        """Queue `first`, which is not timed, and then the launches, each between two events.
+        """Queue `first`, which is not timed, and then the launches, each between two events; what
+        was queued before must have ended.
 
         The device is held back where `is_held`. The driver may wait for the device at the first
         launch of a function, which must therefore not be held.
@@ -108,32 +106,41 @@ class TimedStream:
         # host now.
         self._words[_RELEASED] = self._holds
         self._words[_EXPIRED] = 0
+        self._stamps.fill(0)
         for begin in range(0, len(launches), HELD_AT_ONCE):
             end = min(begin + HELD_AT_ONCE, len(launches))
-            with self._waiting(is_held):
+            with self._holding() if is_held else contextlib.nullcontext():
                 if begin == 0:
                     first()
-                    self.clock.queue_start()
+                    self._read_clock(self._start_clock)
                 for number in range(begin, end):
                     start, stop = self._events[number]
                     driver.record(start)
                     launches[number]()
                     driver.record(stop)
                 if end == len(launches):
-                    self.clock.queue_stop()
+                    self._read_clock(self._stop_clock, LEAST_NS)
 
     @contextlib.contextmanager
-    def _waiting(self, is_held: bool) -> Iterator[None]:
-        """Hold the device back until the body has ended, where it `is_held`."""
-        if not is_held:
-            yield
-            return
+    def _holding(self) -> Iterator[None]:
+        """Hold the device back until the body has ended."""
         self._holds += 1
-        self._kernels.queue("wait_for_host", self._address, self._holds, LIMIT_NS)
+        self._queue_kernel(self._wait_for_host, 1, self._address, self._holds, LIMIT_NS)
         try:
             yield
         finally:
             self._words[_RELEASED] = self._holds
+
+    def _read_clock(self, kernel: Any, *arguments: int) -> None:
+        if self._has_clock:
+            rows = len(self._stamps)
+            blocks = self._multiprocessors
+            self._queue_kernel(kernel, blocks, self._stamps_address, rows, *arguments)
+
+    def _queue_kernel(self, kernel: Any, blocks: int, *arguments: int) -> None:
+        """Queue one of harness's own kernels, in so many blocks; does not wait."""
+        packed = np.array(arguments, np.uint64).tobytes()
+        self._driver.launch(kernel, LaunchShape((blocks, 1, 1), (1, 1, 1)), packed)
 
     def elapsed_s(self, count: int) -> float:
         """Return the sum of the device times of the launches that were queued last, in seconds.
@@ -146,53 +153,13 @@ class TimedStream:
             )
         return sum(self._driver.elapsed_s(start, stop) for start, stop in self._events[:count])
 
-
-class _SmClock:
-    """The clock of the multiprocessors around what is queued between `queue_start` and
-    `queue_stop`, read by two small kernels as in nvbench.
-
-    Each multiprocessor counts its own cycles, so that only counts of the same one are compared. It
-    may not count where it has nothing to do; so the highest clock of all multiprocessors is the
-    device's. The GPU's time has steps of 32 ns to 1 us, and more on some. Both kernels therefore
-    wait for the beginning of a step, and the second one for the end of a least interval. Launches
-    must not begin in step with the GPU's time, which times them as well (see
-    harness.measure.device.clocks): the first kernel takes a whole number of steps. Every method may
-    raise the driver's errors.
-    """
-
-    def __init__(self, driver: CudaDriver, kernels: _Kernels, multiprocessors: int) -> None:
-        self._kernels = kernels
-        self._blocks = multiprocessors
-        words, self._address = driver.share_words(4 * _MOST_MULTIPROCESSORS)
-        self._stamps = words.reshape(_MOST_MULTIPROCESSORS, 4)
-        self._is_known = True
-        # At its first launch the driver may load a kernel, and wait for a device that is held.
-        self.queue_start()
-        self.queue_stop()
-        driver.synchronize()
-        # Where the time stands still, each reading would take 4 ms, and find nothing.
-        self._is_known = self.mhz() is not None
-
-    def queue_start(self) -> None:
-        """Queue the first reading; what was queued before must have ended."""
-        self._stamps.fill(0)
-        self._queue("start_clock")
-
-    def queue_stop(self) -> None:
-        """Queue the second reading."""
-        self._queue("stop_clock", LEAST_NS)
-
-    def _queue(self, name: str, *arguments: int) -> None:
-        if self._is_known:
-            rows = len(self._stamps)
-            self._kernels.queue(name, self._address, rows, *arguments, blocks=self._blocks)
-
     def mhz(self) -> float | None:
         """Return the highest clock of the multiprocessors, in MHz, after both readings have ended;
         None where they saw no time.
 
-        A row has cycles and nanoseconds of the first reading of a multiprocessor, and those of the
-        second one; zeros where there was none.
+        A multiprocessor may not count where it has nothing to do, so that the highest clock is the
+        device's. A row has cycles and nanoseconds of the first reading of a multiprocessor, and
+        those of the second one; zeros where there was none.
         """
         begin_cycles, begin_ns, end_cycles, end_ns = self._stamps.view(np.int64).T
         is_complete = (begin_ns > 0) & (end_ns > begin_ns)
@@ -250,14 +217,13 @@ class CudaModule(LoadedModule):
     def __init__(
         self,
         driver: CudaDriver,
-        module: Any,
         cubin: bytes,
         limits: DeviceLimits,
         errors: Errors,
     ) -> None:
         super().__init__(limits, errors)
         self._driver = driver
-        self._module = module
+        self._module = driver.load(cubin)
         self._cubin = cubin
         self._functions: dict[str, _CudaFunction] = {}
         self._variables: dict[str, tuple[int, int]] = {}

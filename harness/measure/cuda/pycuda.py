@@ -8,9 +8,9 @@ import importlib
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from harness.measure.cuda.bindings import LaunchShape, SharedWords
+from harness.measure.device.memory import Array
 
 
 class PyCudaDriver:
@@ -50,10 +50,10 @@ class PyCudaDriver:
     def part(self, memory: Any, offset: int, size_bytes: int) -> Any:
         return int(memory) + offset
 
-    def write(self, memory: Any, array: npt.NDArray[Any], offset: int = 0) -> None:
+    def write(self, memory: Any, array: Array, offset: int = 0) -> None:
         self._pycuda.memcpy_htod(int(memory) + offset, array)
 
-    def read(self, array: npt.NDArray[Any], memory: Any, offset: int = 0) -> None:
+    def read(self, array: Array, memory: Any, offset: int = 0) -> None:
         self._pycuda.memcpy_dtoh(array, int(memory) + offset)
 
     def fill(self, memory: Any, byte: int, size_bytes: int, offset: int = 0) -> None:

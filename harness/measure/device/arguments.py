@@ -23,7 +23,7 @@ import numpy.typing as npt
 from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Contents, Fill
 from harness.core.text import counted
-from harness.measure.device.memory import Memory
+from harness.measure.device.memory import Array, Memory
 
 ZONE_BYTES = 16384
 """The least size of a zone, a multiple of every alignment that kernels count on: an array behind
@@ -72,11 +72,11 @@ class BoundArray:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     zone: Bytes
-    original: npt.NDArray[Any] | None = None
+    original: Array | None = None
     copy: Any | None = None
 
 
-Bound = Mapping[str, BoundArray | np.generic]
+Bound = dict[str, BoundArray | np.generic]
 """The bound arguments of a device; another object after each `bind`."""
 
 
@@ -107,19 +107,20 @@ class Arguments:
         self.turn_to(0)
         with contextlib.suppress(OutOfDeviceMemory):
             for number in range(1, len(sets)):
-                self._bound_sets[number] = self._bound_copy(number)
+                self._bind_set(number)
 
     def turn_to(self, number: int) -> None:
         """Make this set the current one."""
         if number not in self._bound_sets:
             self._stray_writes = self.stray_writes()
             self.release()
-            self._bound_sets[number] = self._bound_copy(number)
+            self._bind_set(number)
         self.bound = self._bound_sets[number]
 
-    def _bound_copy(self, number: int) -> Bound:
-        """Return a copy of a set on the device."""
-        bound: dict[str, BoundArray | np.generic] = {}
+    def _bind_set(self, number: int) -> None:
+        """Copy a set to the device."""
+        bound: Bound = {}
+        self._bound_sets[number] = bound
         has_ordinary_zones = number % 2 == 1
         try:
             for name, value in self._sets[number].items():
@@ -129,13 +130,11 @@ class Arguments:
                 else:
                     bound[name] = value
         except LaunchFailed:
-            self._free(bound)
+            with contextlib.suppress(self._memory.error):  # of a lost device, which frees nothing
+                self._free_set(number)
             raise
-        return bound
 
-    def _between_zones(
-        self, name: str, array: npt.NDArray[Any], has_ordinary_zones: bool
-    ) -> BoundArray:
+    def _between_zones(self, name: str, array: Array, has_ordinary_zones: bool) -> BoundArray:
         """Return a copy of an array on the device, between two guard zones."""
         begin = zone_bytes(array.nbytes)
         zone = zone_content(name, array.dtype, begin, has_ordinary_zones)
@@ -154,7 +153,7 @@ class Arguments:
         arrays = [n for n, v in self.bound.items() if isinstance(v, BoundArray)]
         raise ValueError(f"{name} is not a bound array; arrays are {', '.join(arrays) or 'none'}")
 
-    def write(self, name: str, array: npt.NDArray[Any]) -> None:
+    def write(self, name: str, array: Array) -> None:
         """Overwrite one array; same shape and dtype as it was bound with."""
         bound = self._array_like(name, array)
         with self._errors(f"writing {name}"):
@@ -182,7 +181,7 @@ class Arguments:
                     memory.copy(bound.whole, bound.copy, bound.size_bytes, bound.begin)
         self.was_restored = True
 
-    def _copy_original(self, bound: BoundArray, original: npt.NDArray[Any]) -> None:
+    def _copy_original(self, bound: BoundArray, original: Array) -> None:
         """Copy an array to the device for later restores, if there is room."""
         if bound.copy is not None:
             self._memory.free(bound.copy)
@@ -193,7 +192,7 @@ class Arguments:
             self._memory.write(copy, plain(original))
             bound.copy = copy
 
-    def read(self, name: str, part: slice | None = None) -> npt.NDArray[Any]:
+    def read(self, name: str, part: slice | None = None) -> Array:
         """Return a copy of one array as it now is on the device.
 
         A `part`, with start and stop, is one of its elements in C order, and comes flat.
@@ -225,7 +224,8 @@ class Arguments:
 
     def _strays_around(self, name: str, bound: BoundArray) -> Iterator[StrayWrite]:
         zone = np.empty_like(bound.zone)
-        for offset, is_behind in ((0, False), (bound.begin + bound.size_bytes, True)):
+        end = bound.begin + bound.size_bytes
+        for offset, is_behind in ((0, False), (end, True)):
             self._memory.read(zone, bound.whole, offset)
             stray = stray_write(name, bound.dtype, zone, bound.zone, is_behind)
             if stray is not None:
@@ -246,21 +246,19 @@ class Arguments:
 
     def release(self) -> None:
         """Free the memory of all sets."""
-        sets = self._bound_sets
-        self._bound_sets = {}
         self.bound = {}
         with self._errors("freeing device memory"):
-            for arguments in sets.values():
-                self._free(arguments)
+            for number in list(self._bound_sets):
+                self._free_set(number)
 
-    def _free(self, arguments: Bound) -> None:
-        for value in arguments.values():
+    def _free_set(self, number: int) -> None:
+        for value in self._bound_sets.pop(number).values():
             if isinstance(value, BoundArray):
                 if value.copy is not None:
                     self._memory.free(value.copy)
                 self._memory.free(value.whole, value.memory)
 
-    def _array_like(self, name: str, array: npt.NDArray[Any]) -> BoundArray:
+    def _array_like(self, name: str, array: Array) -> BoundArray:
         """Return an array of the current set; raises ValueError unless it is like this one."""
         bound = self.array(name)
         if array.shape != bound.shape or array.dtype != bound.dtype:
@@ -315,12 +313,14 @@ def stray_write(
     if np.array_equal(zone, content):
         return None
     written = np.flatnonzero(zone != content)
-    distance = int(written[-1]) + 1 if behind else zone.size - int(written[0])
+    distance = zone.size - int(written[0])
+    if behind:
+        distance = int(written[-1]) + 1
     elements = math.ceil(distance / dtype.itemsize)
     return StrayWrite(name, elements, behind, leaves_zone=distance == zone.size)
 
 
-def plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def plain(array: Array) -> Array:
     """Return an array in C order whose memory drivers can take: numpy hands out that of its own
     types alone, and ml_dtypes' bfloat16 is none."""
     in_order = np.asarray(array, order="C")

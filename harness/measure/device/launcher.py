@@ -58,21 +58,24 @@ class Device(ABC):
     Every method raises LaunchFailed, and nothing else for a failure that the configuration causes.
     """
 
-    def __init__(self, memory: Memory, error: type[Exception], channel: str, cache: str) -> None:
-        """`error` is the base class of the driver's errors, `channel` what a failed launch can
-        break. If `cache` is COLD, nothing of the arguments is in the device's caches at the first
-        launch after they are restored."""
+    shares_cpu: bool
+    """Whether kernels run on the cores that compile: then builds and launches never overlap."""
+
+    def __init__(self, memory: Memory, channel: str, cache: str) -> None:
+        """`channel` is what a failed launch can break. If `cache` is COLD, nothing of the arguments
+        is in the device's caches at the first launch after they are restored."""
         self.arguments = Arguments(memory, self.errors)
         self.answers = True  # until a failed launch has broken this process for further launches
         self.watch = ClockWatch()  # how warm the device is, and the clocks that it had
         self.notices: list[str] = []  # what the user should know of the device
         self._memory = memory
-        self._error = error
         self._channel = channel
         self._cache = cache
         self._compared = 0  # launches with these arguments whose times the host's clock confirmed
         self._suspicions = 0  # launches in a row of which the device's clock cannot be right
-        self._flush_memory: Any | None = None
+        self._stated_tick_s = 0.0  # by the driver
+        self._flush_memory: Any = None  # to empty the caches with
+        self._flush_bytes = 0
 
     @abstractmethod
     def environment(self, compiler: str) -> Environment:
@@ -82,11 +85,6 @@ class Device(ABC):
     @abstractmethod
     def limits(self) -> DeviceLimits:
         """The limits of a launch."""
-
-    @property
-    @abstractmethod
-    def shares_cpu(self) -> bool:
-        """Whether kernels run on the cores that compile: then builds and launches never overlap."""
 
     @abstractmethod
     def load(self, binary: Binary) -> Any:
@@ -114,9 +112,9 @@ class Device(ABC):
         """Wait for the device; raises its error where it does not work any more."""
 
     @abstractmethod
-    def _why_full(self, error: Exception) -> str:
-        """Return how much memory is free, and what may hold the rest, where a driver's error says
-        that no memory is left; empty for other errors."""
+    def _why_full(self, error: Exception, allocated_bytes: int) -> str:
+        """Return how much memory is free, and what may hold the rest besides these bytes, where a
+        driver's error says that no memory is left; empty for other errors."""
 
     @abstractmethod
     def _timed_fill(self, memory: Any, size_bytes: int) -> float:
@@ -126,11 +124,6 @@ class Device(ABC):
     @abstractmethod
     def _cache_bytes(self) -> int:
         """The size of the device's last cache."""
-
-    @property
-    def _stated_tick_s(self) -> float:
-        """The tick that the driver states; 0 where it states none."""
-        return 0.0
 
     def _time_by_host(self, why: str) -> None:
         """Take the host's clock from now on, or raise BackendUnavailable."""
@@ -149,12 +142,12 @@ class Device(ABC):
         """Turn the driver's errors into LaunchFailed, and find out whether the device survived."""
         try:
             yield
-        except self._error as error:
+        except self._memory.error as error:
             self._check_answers()
             message = f"{doing}: {error}"
             if not self.answers:
                 message += f"; the {self._channel} is lost and its process must end"
-            why_full = self._why_full(error)
+            why_full = self._why_full(error, self.arguments.size_bytes + self._flush_bytes)
             if why_full:
                 raise OutOfDeviceMemory(f"{message}. {why_full}") from None
             raise LaunchFailed(message) from None
@@ -163,14 +156,8 @@ class Device(ABC):
         """Note whether the device still works: a broken one repeats its error at every call."""
         try:
             self._wait()
-        except self._error:
+        except self._memory.error:
             self.answers = False
-
-    @property
-    def _allocated_bytes(self) -> int:
-        """The device memory that this object has allocated."""
-        flush_bytes = 0 if self._flush_memory is None else self._flush_bytes
-        return self.arguments.size_bytes + flush_bytes
 
     # ---------------------------------------------------------------------------- caches
 
@@ -178,30 +165,23 @@ class Device(ABC):
         """Replace the arguments by copies of these sets, and turn to the first one."""
         self._compared = 0
         if self._cache == COLD and self._flush_memory is None:
-            with self.errors(f"allocating {self._flush_bytes:,} bytes to empty the caches with"):
-                self._flush_memory = self._memory.allocate(self._flush_bytes)
+            size_bytes = 2 * self._cache_bytes  # as nvbench writes for cold times
+            with self.errors(f"allocating {size_bytes:,} bytes to empty the caches with"):
+                self._flush_memory = self._memory.allocate(size_bytes)
+            self._flush_bytes = size_bytes
         self.arguments.bind(*sets)
-
-    @property
-    def _flush_bytes(self) -> int:
-        """Twice the size of the last cache, as nvbench writes for cold times."""
-        return 2 * self._cache_bytes
-
-    @property
-    def _is_flush_due(self) -> bool:
-        return self._cache == COLD and self.arguments.was_restored
 
     def _before_launch(self) -> None:
         """Queue the emptying of the caches, once after each restore, right before the launch: the
         device is busy with it while the host queues the launch, whose work is in no time."""
-        if self._is_flush_due:
+        if self._cache == COLD and self.arguments.was_restored:
             self.arguments.was_restored = False
             with self.errors("emptying the caches"):
-                self._empty_caches(self._flush_memory)
+                self._empty_caches()
 
-    def _empty_caches(self, memory: Any) -> None:
+    def _empty_caches(self) -> None:
         """Write to all of the memory that `bind` allocated for it."""
-        self._memory.fill(memory, 0, self._flush_bytes)
+        self._memory.fill(self._flush_memory, 0, self._flush_bytes)
 
     # ---------------------------------------------------------------------------- clocks
 

@@ -11,7 +11,6 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
 from harness.core.program import Binary, Launch
@@ -26,6 +25,7 @@ from harness.core.records import (
 from harness.core.text import command_line, format_time
 from harness.measure.device.launch_checks import three
 from harness.measure.device.launcher import Device
+from harness.measure.device.memory import Array
 from harness.measure.listed_device import ListedDevice
 from harness.measure.opencl.driver import (
     POCL,
@@ -59,6 +59,7 @@ class QueueMemory:
     """Buffers of an OpenCL context, through a queue."""
 
     def __init__(self, cl: Any, context: Any, queue: Any) -> None:
+        self.error: type[Exception] = cl.Error
         self._cl = cl
         self._context = context
         self._queue = queue
@@ -69,10 +70,10 @@ class QueueMemory:
     def part(self, memory: Any, offset: int, size_bytes: int) -> Any:
         return memory.get_sub_region(offset, size_bytes, self._cl.mem_flags.READ_WRITE)
 
-    def write(self, memory: Any, array: npt.NDArray[Any], offset: int = 0) -> None:
+    def write(self, memory: Any, array: Array, offset: int = 0) -> None:
         self._cl.enqueue_copy(self._queue, memory, array, dst_offset=offset, is_blocking=True)
 
-    def read(self, array: npt.NDArray[Any], memory: Any, offset: int = 0) -> None:
+    def read(self, array: Array, memory: Any, offset: int = 0) -> None:
         self._cl.enqueue_copy(self._queue, array, memory, src_offset=offset, is_blocking=True)
 
     def fill(self, memory: Any, byte: int, size_bytes: int, offset: int = 0) -> None:
@@ -105,8 +106,9 @@ class OpenClDevice(Device):
         self._program = lru_cache(maxsize=_MOST_PROGRAMS)(self._make_program)
         self._flush_kernel: Any = None
         self._timer = DEVICE_TIMER
-        memory = QueueMemory(cl, self._context, self._queue)
-        super().__init__(memory, cl.Error, "queue", cache)
+        super().__init__(QueueMemory(cl, self._context, self._queue), "queue", cache)
+        self.shares_cpu = bool(self._device.type & cl.device_type.CPU)  # as with PoCL
+        self._stated_tick_s = self._device.profiling_timer_resolution * 1e-9
 
     def environment(self, compiler: str) -> Environment:
         """Return the device with its compute units, platform, driver and compiler."""
@@ -136,11 +138,11 @@ class OpenClDevice(Device):
         """The limits that the driver reports; OpenCL limits the grid only by its index type."""
         device = self._device
         return DeviceLimits(
-            max_group_size=int(device.max_work_group_size),
-            max_group_dims=three(tuple(map(int, device.max_work_item_sizes))),
+            max_group_size=device.max_work_group_size,
+            max_group_dims=three(device.max_work_item_sizes),
             max_grid_dims=(_MAX_GRID, _MAX_GRID, _MAX_GRID),
-            max_local_bytes=int(device.local_mem_size),
-            compute_units=int(device.max_compute_units),
+            max_local_bytes=device.local_mem_size,
+            compute_units=device.max_compute_units,
             warp_size=self._warp_size(),
         )
 
@@ -152,11 +154,6 @@ class OpenClDevice(Device):
             except (AttributeError, self._cl.Error):
                 continue
         return 1
-
-    @property
-    def shares_cpu(self) -> bool:
-        """Whether the device is the CPU itself, as with PoCL."""
-        return bool(self._device.type & self._cl.device_type.CPU)
 
     # ---------------------------------------------------------------------------- programs
 
@@ -199,24 +196,21 @@ class OpenClDevice(Device):
         """Run the launches in order; return the sum of their events' times in seconds."""
         total_s = 0.0
         for launch in launches:
-            total_s += self._launch(module, launch)
+            kernel, values, size = module.checked(launch, self.arguments.bound)
+            with self.errors(launch.function):
+                kernel.set_args(*values)
+                self._before_launch()
+                if self._timer == HOST_TIMER or self._compares_clocks:
+                    self._wait()  # the caches are empty when the host's clock starts
+                began_s = time.perf_counter()
+                event = self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
+                elapsed_s = self._elapsed_s(event, began_s)
+            shape = launch.function, launch.group
+            if self._timer == DEVICE_TIMER and shape in module.launched:
+                self._compare_clocks(elapsed_s, began_s, launches=1)
+            module.launched.add(shape)  # PoCL compiles at the first launch
+            total_s += elapsed_s
         return total_s
-
-    def _launch(self, module: OpenClModule, launch: Launch) -> float:
-        kernel, values, size = module.checked(launch, self.arguments.bound)
-        with self.errors(launch.function):
-            kernel.set_args(*values)
-            self._before_launch()
-            if self._timer == HOST_TIMER or self._compares_clocks:
-                self._wait()  # the caches are empty when the host's clock starts
-            began_s = time.perf_counter()
-            event = self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
-            elapsed_s = self._elapsed_s(event, began_s)
-        shape = launch.function, launch.group
-        if self._timer == DEVICE_TIMER and shape in module.launched:
-            self._compare_clocks(elapsed_s, began_s, launches=1)
-        module.launched.add(shape)  # PoCL compiles at the first launch
-        return elapsed_s
 
     def _elapsed_s(self, event: Any, began_s: float) -> float:
         """Wait for what was queued at a moment; return the seconds that it took."""
@@ -253,29 +247,24 @@ class OpenClDevice(Device):
         )
 
     @property
-    def _stated_tick_s(self) -> float:
-        return float(self._device.profiling_timer_resolution) * 1e-9
-
-    @property
     def _cache_bytes(self) -> int:
-        stated_bytes = int(self._device.global_mem_cache_size)
+        stated_bytes: int = self._device.global_mem_cache_size
         if self.shares_cpu and stated_bytes:
             return stated_bytes
         return max(stated_bytes, _GPU_CACHE_BYTES)
 
-    def _empty_caches(self, memory: Any) -> None:
+    def _empty_caches(self) -> None:
         if self._flush_kernel is None:
             program = self._cl.Program(self._context, _FLUSH_SOURCE).build(cache_dir=False)
             self._flush_kernel = self._cl.Kernel(program, "flush")
-        self._flush_kernel.set_args(memory)
+        self._flush_kernel.set_args(self._flush_memory)
         lines = self._flush_bytes // _LINE_BYTES
         self._cl.enqueue_nd_range_kernel(self._queue, self._flush_kernel, (lines,), None)
 
-    def _why_full(self, error: Exception) -> str:
+    def _why_full(self, error: Exception, allocated_bytes: int) -> str:
         codes = self._cl.status_code
-        code = getattr(error, "code", None)
         # NVIDIA's OUT_OF_RESOURCES has other causes too, such as too many registers.
-        if code not in (
+        if getattr(error, "code", None) not in (
             codes.MEM_OBJECT_ALLOCATION_FAILURE,
             codes.OUT_OF_HOST_MEMORY,
             codes.INVALID_BUFFER_SIZE,  # of one array alone
@@ -283,7 +272,7 @@ class OpenClDevice(Device):
             return ""
         device = self._device
         return (
-            f"Of the device's {device.global_mem_size:,} bytes harness holds "
-            f"{self._allocated_bytes:,}; other programs may hold the rest, and one array may have "
+            f"Of the device's {device.global_mem_size:,} bytes harness holds {allocated_bytes:,}; "
+            "other programs may hold the rest, and one array may have "
             f"{device.max_mem_alloc_size:,}"
         )

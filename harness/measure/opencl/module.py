@@ -25,20 +25,20 @@ from harness.measure.device.launch_checks import (
 
 VECTOR_HINT = '; pass a structure of its size, such as np.void((x, y), "f4, f4") for a float2'
 
-# Size in bytes, and whether it is a floating-point number.
+# Kind and size in bytes, as numpy writes them.
 _TYPES = {
-    "bool": (1, False),
-    "char": (1, False),
-    "uchar": (1, False),
-    "short": (2, False),
-    "ushort": (2, False),
-    "int": (4, False),
-    "uint": (4, False),
-    "long": (8, False),
-    "ulong": (8, False),
-    "half": (2, True),
-    "float": (4, True),
-    "double": (8, True),
+    "bool": "i1",
+    "char": "i1",
+    "uchar": "i1",
+    "short": "i2",
+    "ushort": "i2",
+    "int": "i4",
+    "uint": "i4",
+    "long": "i8",
+    "ulong": "i8",
+    "half": "f2",
+    "float": "f4",
+    "double": "f8",
 }
 
 
@@ -121,7 +121,8 @@ def _is_same(type_name: str, passed: np.dtype[Any]) -> bool:
     match = re.fullmatch(r"([a-z]+?)(2|3|4|8|16)?", element)
     if match is None or match[1] not in _TYPES:
         return True
-    size_bytes, is_float = _TYPES[match[1]]
+    wanted = np.dtype(_TYPES[match[1]])
+    is_float = wanted.kind == "f"
     is_structure = passed.kind == "V"
     is_complex = passed.kind == "c"
     if "*" not in type_name and (match[2] or is_structure):
@@ -129,12 +130,12 @@ def _is_same(type_name: str, passed: np.dtype[Any]) -> bool:
         if width == 3:
             width = 4  # a float3 has the size of a float4
         fits = is_structure or (is_complex and is_float)
-        return fits and passed.itemsize == size_bytes * width
+        return fits and passed.itemsize == wanted.itemsize * width
     if is_structure:
         return True
     if is_complex:
-        return is_float and passed.itemsize == 2 * size_bytes
-    return passed.itemsize == size_bytes and (passed.kind == "f") == is_float
+        return is_float and passed.itemsize == 2 * wanted.itemsize
+    return passed.itemsize == wanted.itemsize and (passed.kind == "f") == is_float
 
 
 class _OpenClKernel(NamedTuple):
@@ -178,7 +179,15 @@ class OpenClModule(LoadedModule):
     def check(self, launch: Launch, bound: Bound) -> _CheckedLaunch:
         """Look up what a launch needs; drivers crash on a number in place of an array."""
         kernel = self._kernel(launch.function)
-        reason = self._why_refused(launch, kernel)
+        reason = why_unlaunchable(launch, self._limits, kernel.static_bytes)
+        group = three(launch.group)
+        if launch.carveout != ANY_CARVEOUT:
+            reason = f"{launch.function} has a carveout, which OpenCL cannot set"
+        elif reason is None and any(kernel.group) and kernel.group != group:
+            reason = (
+                f"{launch.function} is compiled for groups of {kernel.group}, but the launch's are "
+                f"{group}"
+            )
         if reason:
             raise LaunchFailed(reason)
         parameters = list(kernel.parameters)
@@ -194,19 +203,6 @@ class OpenClModule(LoadedModule):
             passed.insert(local, self._cl.LocalMemory(launch.shared_bytes))
         size = tuple(map(operator.mul, launch.group, launch.grid))
         return _CheckedLaunch(kernel.kernel, passed, size)
-
-    def _why_refused(self, launch: Launch, kernel: _OpenClKernel) -> str | None:
-        """Return why a launch of this shape fits no arguments; None where it may."""
-        if launch.carveout != ANY_CARVEOUT:
-            return f"{launch.function} has a carveout, which OpenCL cannot set"
-        reason = why_unlaunchable(launch, self._limits, kernel.static_bytes)
-        group = three(launch.group)
-        if reason is None and any(kernel.group) and kernel.group != group:
-            return (
-                f"{launch.function} is compiled for groups of {kernel.group}, but the launch's are "
-                f"{group}"
-            )
-        return reason
 
     def _kernel(self, function: str) -> _OpenClKernel:
         if function not in self._kernels:

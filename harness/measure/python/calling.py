@@ -25,7 +25,7 @@ from harness.measure.device.arguments import Arguments, BoundArray
 from harness.measure.device.host_module import HostModule, describe_error, load_host
 from harness.measure.device.launcher import Device
 from harness.measure.kernels.data import make_arguments
-from harness.measure.python.frameworks import open_arrays
+from harness.measure.python.frameworks import CudaBytes, open_arrays
 
 _FIRST_CALL_SEED = 1 << 40
 """The data of a first call are those of no other run: nothing that it keeps is of use later."""
@@ -66,7 +66,6 @@ class CallingDevice(Device):
         self._built = lru_cache(maxsize=_MOST_CALLABLES)(self._build)
         load = partial(load_host, prefix="harness_kernel", functions=("build",))
         self._modules = lru_cache(maxsize=_MOST_MODULES)(load)
-        self._first_arguments = lru_cache(maxsize=1)(_first_arguments)
         self._passed: dict[str, Any] = {}
 
     @property
@@ -77,10 +76,6 @@ class CallingDevice(Device):
             if name in os.environ:
                 parts.append(f"{name}={os.environ[name]}")
         return ", ".join(parts)
-
-    @abstractmethod
-    def _bytes(self, bound: BoundArray) -> Any:
-        """Return a bound array's memory as `Arrays.view` takes it."""
 
     @abstractmethod
     def _timed(self, built: BuiltCallable) -> tuple[float, object]:
@@ -106,7 +101,7 @@ class CallingDevice(Device):
         path = Path(parts["path"])
         features = parts["features"]
         try:
-            arguments = self._first_arguments(path, Input(features))
+            arguments = _first_arguments(path, Input(features))
             began_s = time.perf_counter()
             function = self._modules(path).build(parts["config"], features)
         except HostModuleError as error:
@@ -114,8 +109,10 @@ class CallingDevice(Device):
         except (Exception, SystemExit) as error:
             raise LaunchFailed(describe_error(error, path, "build() raised ")) from None
         if not callable(function):
-            returned = f"build() must return a callable, but returned {kind_of(function)}"
-            raise LaunchFailed(f"{shown_path(path)}: {returned}")
+            raise LaunchFailed(
+                f"{shown_path(path)}: build() must return a callable, but returned "
+                f"{kind_of(function)}"
+            )
         built = BuiltCallable(path, function)
         self._call_first(built, arguments)
         built.build_s = time.perf_counter() - began_s
@@ -179,8 +176,11 @@ class CallingDevice(Device):
 
     def _view(self, name: str, bound: BoundArray) -> Any:
         """Return a new array of the framework over a bound array."""
+        memory = bound.memory
+        if not self.shares_cpu:
+            memory = CudaBytes(memory, bound.size_bytes)
         try:
-            return self._arrays.view(self._bytes(bound), bound.dtype, bound.shape)
+            return self._arrays.view(memory, bound.dtype, bound.shape)
         except Exception as error:
             described = f"{bound.dtype}{list(bound.shape)}: {type(error).__name__}: {error}"
             raise LaunchFailed(
@@ -203,5 +203,6 @@ class CallingDevice(Device):
                 raise LaunchFailed(f"the callable returned another array: {error}") from None
 
 
+@lru_cache(maxsize=1)
 def _first_arguments(path: Path, problem: Input) -> dict[str, Argument]:
     return make_arguments(HostModule(path), problem, _FIRST_CALL_SEED)

@@ -13,10 +13,8 @@ from harness.core.machine import processor, usable_cores
 from harness.core.program import PYTHON
 from harness.core.records import WARM, DeviceLimits, Environment
 from harness.measure.cuda.device import CudaDevice
-from harness.measure.device.arguments import BoundArray
 from harness.measure.device.memory import NumpyMemory
 from harness.measure.python.calling import BuiltCallable, CallingDevice
-from harness.measure.python.frameworks import CudaBytes
 
 _CACHE_BYTES = 1 << 25  # where the system does not say it
 _MOST = 2**31 - 1
@@ -30,7 +28,7 @@ class CallingCpu(CallingDevice):
 
     def __init__(self, framework: str, cache: str = WARM) -> None:
         """`cache` is WARM or COLD, what runs find in the CPU's caches."""
-        super().__init__(framework, NumpyMemory(), MemoryError, "process", cache)
+        super().__init__(framework, NumpyMemory(), "process", cache)
 
     def environment(self, compiler: str) -> Environment:
         """Return the processor, the framework with its clock, and Python's version."""
@@ -64,12 +62,9 @@ class CallingCpu(CallingDevice):
             return _CACHE_BYTES
         return os.sysconf(name) or _CACHE_BYTES
 
-    def _why_full(self, error: Exception) -> str:
+    def _why_full(self, error: Exception, allocated_bytes: int) -> str:
         # MemoryError says nothing else.
-        return f"harness holds {self._allocated_bytes:,} bytes; other programs may hold the rest"
-
-    def _bytes(self, bound: BoundArray) -> Any:
-        return bound.memory
+        return f"harness holds {allocated_bytes:,} bytes; other programs may hold the rest"
 
     def _timed(self, built: BuiltCallable) -> tuple[float, object]:
         self._before_launch()
@@ -87,9 +82,6 @@ class CallingGpu(CallingDevice, CudaDevice):
         return replace(
             environment, backend=PYTHON, platform=f"{self._how_timed}, {environment.platform}"
         )
-
-    def _bytes(self, bound: BoundArray) -> Any:
-        return CudaBytes(bound.memory, bound.size_bytes)
 
     def _compile(self, built: BuiltCallable) -> None:
         """Call for the first time, and find out whether the device may be held back meanwhile: not
