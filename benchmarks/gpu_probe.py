@@ -134,9 +134,9 @@ def host_times_us(samples: int) -> dict[str, list[float]]:
     return found
 
 
-def _time_us(device: CudaDevice, stream: TimedStream, kernel: Any, is_held: bool) -> float:
+def _time_us(device: CudaDevice, stream: TimedStream, kernel: Any, device_waits: bool) -> float:
     launch = partial(device.driver.launch, kernel, LaunchShape(_ONE, _ONE), b"")
-    stream.queue([launch], lambda: None, is_held)
+    stream.queue([launch], lambda: None, device_waits)
     device.driver.synchronize()
     return 1e6 * stream.elapsed_s(1)
 

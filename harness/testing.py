@@ -21,7 +21,7 @@ import pytest
 
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Binary, Fill, Launch, Program
-from harness.measure.device.arguments import StrayWrite
+from harness.measure.device.arguments import OutsideWrite
 from harness.measure.device.launcher import Compiler, Device
 from harness.measure.device.verify import NAN
 
@@ -167,11 +167,11 @@ class DeviceContract:
     def test_writes_around_an_array_are_found_and_mended(
         self, device: Device, binary: Binary
     ) -> None:
-        assert device.arguments.stray_writes() == []
+        assert device.arguments.outside_writes() == []
         module = device.load(binary)
         device.launch(module, [replace(LAUNCH, group=(1,), grid=(127,))])
-        assert device.arguments.stray_writes() == [StrayWrite("y", 63, behind=True)]
-        assert device.arguments.stray_writes() == []
+        assert device.arguments.outside_writes() == [OutsideWrite("y", 63, behind=True)]
+        assert device.arguments.outside_writes() == []
         np.testing.assert_array_equal(device.arguments.read("y"), 2 * X)
         np.testing.assert_array_equal(device.arguments.read("x"), X)
 

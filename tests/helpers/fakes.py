@@ -63,17 +63,17 @@ class FakeCompiler:
 
 
 class FakeArguments(Arguments):
-    """Arguments in memory. `strays` is what a kernel, a Python function, says that it wrote around
+    """Arguments in memory. `written` is what a kernel, a Python function, says that it wrote around
     its arrays."""
 
     def __init__(self, errors):
         super().__init__(NumpyMemory(), errors)
-        self.strays = []
+        self.written = []
 
-    def stray_writes(self):
-        """Return the stray writes, once."""
-        strays, self.strays = self.strays, []
-        return strays + super().stray_writes()
+    def outside_writes(self):
+        """Return the writes, once."""
+        written, self.written = self.written, []
+        return written + super().outside_writes()
 
 
 class FakeDevice(Device):

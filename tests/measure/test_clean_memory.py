@@ -11,8 +11,8 @@ from harness.core.program import Launch, Program
 from harness.core.records import Outcome
 from harness.measure.device.arguments import (
     ZONE_BYTES,
-    StrayWrite,
-    stray_write,
+    OutsideWrite,
+    outside_write,
     zone_bytes,
     zone_content,
 )
@@ -22,7 +22,7 @@ from harness.measure.process.child import ChildLost
 from tests.helpers.fake_kernels import FOUR, DeviceBackend, fake_job
 from tests.helpers.fakes import FakeArguments, FakeCompiler, FakeDevice
 
-OVERRUN = StrayWrite("y", 1670, behind=True)
+OVERRUN = OutsideWrite("y", 1670, behind=True)
 
 HOST = """
 import numpy as np
@@ -47,7 +47,7 @@ class SpoilableArguments(FakeArguments):
 
     def bind(self, *sets):
         super().bind(*sets)
-        self.strays = []
+        self.written = []
         self.reaches_copies = False
 
     def restore(self, contents):
@@ -86,12 +86,12 @@ def device():
         total += x
 
     def overruns(*arrays):
-        device.arguments.strays = [OVERRUN]
+        device.arguments.written = [OVERRUN]
 
     def overruns_once(*arrays):
         right(*arrays)
         if next(runs) == 0:
-            device.arguments.strays = [OVERRUN]
+            device.arguments.written = [OVERRUN]
 
     def overruns_far(*arrays):
         device.arguments.left_zone = True
@@ -194,19 +194,19 @@ FLOATS = ("float16", "float32", "float64", "complex64", "complex128")
 PAIR = np.dtype([("a", np.float32), ("b", np.int32), ("c", np.int32)])
 
 
-def test_stray_write_is_in_elements():
+def test_write_outside_of_an_array_is_in_elements():
     for dtype, behind, elements in itertools.product(
         [*FLOATS, "longdouble", "int8", "uint16", "int64", "bool", PAIR], [False, True], [1, 2, 63]
     ):
         dtype = np.dtype(dtype)
         zone = zone_content("y", dtype).copy()
         assert zone.shape == (ZONE_BYTES,)
-        assert stray_write("y", dtype, zone, zone_content("y", dtype), behind) is None
+        assert outside_write("y", dtype, zone, zone_content("y", dtype), behind) is None
         size = elements * dtype.itemsize
         near = zone[:size] if behind else zone[-size:]
         near[:] = 0
-        result = stray_write("y", dtype, zone, zone_content("y", dtype), behind)
-        assert result == StrayWrite("y", elements, behind)
+        result = outside_write("y", dtype, zone, zone_content("y", dtype), behind)
+        assert result == OutsideWrite("y", elements, behind)
 
 
 def test_every_second_floating_point_number_of_a_zone_is_nan():

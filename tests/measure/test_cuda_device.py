@@ -19,7 +19,7 @@ from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, Build
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus
-from harness.measure.cuda.module import HELD_AT_ONCE, LIMIT_NS
+from harness.measure.cuda.module import LIMIT_NS, QUEUED_AT_ONCE
 from harness.measure.device.arguments import ZONE_BYTES
 from harness.measure.device.verify import NAN
 from harness.measure.devices import Backend, choose_one
@@ -317,10 +317,10 @@ def test_hosts_work_is_in_no_time_once_each_function_has_run(count, device, modu
 def test_device_waits_for_part_of_many_launches_since_its_queue_is_finite(device, module, stub):
     device.launch(module, [ADD])
     stub.calls()
-    device.launch(module, [ADD] * (HELD_AT_ONCE + 1))
+    device.launch(module, [ADD] * (QUEUED_AT_ONCE + 1))
     calls = [call.split()[:2] for call in stub.calls() if call.startswith("cuLaunchKernel")]
     waits = [i for i, (_, kernel) in enumerate(calls) if kernel == "wait_for_host"]
-    assert waits == [0, HELD_AT_ONCE + 2], "start_clock is held as well"
+    assert waits == [0, QUEUED_AT_ONCE + 2], "start_clock is held as well"
 
 
 def test_device_that_does_not_wait_long_enough_gives_no_time(device, module, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from harness.core.errors import OutOfDeviceMemory
 from harness.core.program import Launch, Program
-from harness.measure.device.arguments import ZONE_BYTES, Arguments, StrayWrite
+from harness.measure.device.arguments import ZONE_BYTES, Arguments, OutsideWrite
 from harness.measure.device.memory import NumpyMemory
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
@@ -29,7 +29,7 @@ def write(device, count):
     """Write so many elements from the start of Y; return what is noticed."""
     binary = OpenClCompiler(usable_devices()[0]).compile(Program(SOURCE, (), ()))
     device.launch(device.load(binary), [Launch("write", (1,), (1,), ("y", np.int32(count)))])
-    return [stray.elements for stray in device.arguments.stray_writes()]
+    return [write.elements for write in device.arguments.outside_writes()]
 
 
 @pytest.mark.parametrize("shares_cpu", [True, False])
@@ -41,7 +41,7 @@ def test_process_is_lost_where_a_kernel_left_a_zone_in_its_memory(device, shares
     assert write(device, FARTHEST) == [FARTHEST - Y.size]
     assert device.is_lost is shares_cpu
     device.bind({"y": Y})
-    assert device.arguments.stray_writes() == []
+    assert device.arguments.outside_writes() == []
     assert device.is_lost is shares_cpu, "new arguments mend no memory of others"
 
 
@@ -74,11 +74,11 @@ def test_sets_that_do_not_fit_at_once_take_turns_and_no_write_outside_of_them_is
     arguments.array("y").whole[-1] ^= 1
     arguments.turn_to(1)
     np.testing.assert_array_equal(arguments.read("y"), Y + 1)
-    assert arguments.stray_writes() == [StrayWrite("y", FARTHEST - Y.size, True, True)]
+    assert arguments.outside_writes() == [OutsideWrite("y", FARTHEST - Y.size, True, True)]
     assert arguments.left_zone
     arguments.turn_to(0)
     np.testing.assert_array_equal(arguments.read("y"), Y)
-    assert arguments.stray_writes() == []
+    assert arguments.outside_writes() == []
     assert arguments.size_bytes == Y.nbytes + 2 * ZONE_BYTES
 
 

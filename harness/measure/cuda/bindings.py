@@ -158,13 +158,11 @@ class BindingsDriver:
 
     def function_attribute(self, function: Any, name: str) -> int:
         """Return an attribute by its name without CU_FUNC_ATTRIBUTE_."""
-        _, handle = function
-        return int(self._call("cuFuncGetAttribute", self._attribute(name), handle))
+        return int(self._call("cuFuncGetAttribute", self._attribute(name), function[1]))
 
     def set_function_attribute(self, function: Any, name: str, value: int) -> None:
         """Set an attribute by its name without CU_FUNC_ATTRIBUTE_."""
-        _, handle = function
-        self._call("cuFuncSetAttribute", handle, self._attribute(name), value)
+        self._call("cuFuncSetAttribute", function[1], self._attribute(name), value)
 
     def _attribute(self, name: str) -> Any:
         return getattr(self._api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
@@ -172,7 +170,7 @@ class BindingsDriver:
     def launch(self, function: Any, shape: LaunchShape, arguments: bytes) -> None:
         """Queue a kernel with its packed arguments, by one call of the driver."""
         packed, _ = _packed(arguments)
-        _, handle = function
+        handle = function[1]
         if not shape.cooperative:
             self._call(
                 "cuLaunchKernel",
@@ -219,6 +217,7 @@ def _packed(arguments: bytes) -> tuple[int, object]:
     """
     content = ctypes.create_string_buffer(arguments, max(1, len(arguments)))
     size = ctypes.c_size_t(len(arguments))
-    begin, size_begin = ctypes.addressof(content), ctypes.addressof(size)
-    listed = (ctypes.c_void_p * 5)(_BUFFER, begin, _BUFFER_BYTES, size_begin, _END)
-    return ctypes.addressof(listed), (content, size, listed)
+    parts = (ctypes.c_void_p * 5)(
+        _BUFFER, ctypes.addressof(content), _BUFFER_BYTES, ctypes.addressof(size), _END
+    )
+    return ctypes.addressof(parts), (content, size, parts)

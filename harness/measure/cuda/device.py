@@ -150,24 +150,27 @@ class CudaDevice(Device):
 
         Each launch is between two events of its own, so that the host's work between launches does
         not count, and the device starts when all is queued (see TimedStream). At the first launch
-        of a function the driver may load code, for which it waits for the device: it is not held
-        back, and the time may hold the host's work. Raises HostTooSlow where the host was too slow.
+        of a function the driver may load code, for which it waits for the device: the device does
+        not wait, and the time may include the host's work. Raises HostTooSlow where the host was
+        too slow.
         """
         bound = self.arguments.bound
         prepared = [module.checked(launch, bound) for launch in launches]
         self._fill_variables(module, launches)
-        is_held = all(queued.function.has_run for queued in prepared)
+        device_waits = all(queued.function.has_run for queued in prepared)
         with self.errors("running " + ", ".join(launch.function for launch in launches)):
             if self._compares_clocks and self._cache == COLD:
                 self._before_launch()
                 self._wait()  # the caches are empty when the host's clock starts
             began_s = time.perf_counter()
-            self._stream.queue([queued.queue for queued in prepared], self._before_launch, is_held)
+            self._stream.queue(
+                [queued.queue for queued in prepared], self._before_launch, device_waits
+            )
             self._wait()
             for queued in prepared:
                 queued.function.has_run = True
             elapsed_s = self._stream.elapsed_s(len(prepared))
-        if is_held:
+        if device_waits:
             self._compare_clocks(elapsed_s, began_s, len(prepared))
         return elapsed_s
 

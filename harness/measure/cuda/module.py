@@ -44,7 +44,7 @@ PTX = Path(__file__).with_name("kernels.ptx")
 LIMIT_NS = 500_000_000
 """The device waits no longer: a call that waits for the device would otherwise never return."""
 
-HELD_AT_ONCE = 128
+QUEUED_AT_ONCE = 128
 """Launches with their events that are queued before the device may start. A stream takes about a
 thousand entries; then the host would wait for the device."""
 
@@ -77,13 +77,13 @@ class TimedStream:
         self._start_clock = driver.function(module, "start_clock")
         self._stop_clock = driver.function(module, "stop_clock")
         self._words, self._address = driver.share_words(2)
-        self._holds = 0
+        self._waits = 0
         self._events: list[tuple[Any, Any]] = []
         self._multiprocessors = multiprocessors
         stamps, self._stamps_address = driver.share_words(4 * _MOST_MULTIPROCESSORS)
         self._stamps = stamps.reshape(_MOST_MULTIPROCESSORS, 4)
         self._has_clock = True
-        # At its first launch the driver may load a kernel, and wait for a device that is held.
+        # At its first launch the driver may load a kernel, and wait for a device that waits.
         self._read_clock(self._start_clock)
         self._read_clock(self._stop_clock, LEAST_NS)
         driver.synchronize()
@@ -91,25 +91,25 @@ class TimedStream:
         self._has_clock = self.mhz() is not None
 
     def queue(
-        self, launches: Sequence[Callable[[], None]], first: Callable[[], None], is_held: bool
+        self, launches: Sequence[Callable[[], None]], first: Callable[[], None], device_waits: bool
     ) -> None:
         """Queue `first`, which is not timed, and then the launches, each between two events; what
         was queued before must have ended.
 
-        The device is held back where `is_held`. The driver may wait for the device at the first
-        launch of a function, which must therefore not be held.
+        Where `device_waits`, the device begins when all is queued. The driver may wait for the
+        device at the first launch of a function: then the device must not wait.
         """
         driver = self._driver
         while len(self._events) < len(launches):
             self._events.append((driver.event(), driver.event()))
-        # What a kernel may have written to the words changes no later hold; nothing waits for the
-        # host now.
-        self._words[_RELEASED] = self._holds
+        # What a kernel may have written to the words must change no later wait. Nothing waits for
+        # the host now.
+        self._words[_RELEASED] = self._waits
         self._words[_EXPIRED] = 0
         self._stamps.fill(0)
-        for begin in range(0, len(launches), HELD_AT_ONCE):
-            end = min(begin + HELD_AT_ONCE, len(launches))
-            with self._holding() if is_held else contextlib.nullcontext():
+        for begin in range(0, len(launches), QUEUED_AT_ONCE):
+            end = min(begin + QUEUED_AT_ONCE, len(launches))
+            with self._waiting() if device_waits else contextlib.nullcontext():
                 if begin == 0:
                     first()
                     self._read_clock(self._start_clock)
@@ -122,14 +122,14 @@ class TimedStream:
                     self._read_clock(self._stop_clock, LEAST_NS)
 
     @contextlib.contextmanager
-    def _holding(self) -> Iterator[None]:
-        """Hold the device back until the body has ended."""
-        self._holds += 1
-        self._queue_kernel(self._wait_for_host, 1, self._address, self._holds, LIMIT_NS)
+    def _waiting(self) -> Iterator[None]:
+        """Let the device wait until the body has ended."""
+        self._waits += 1
+        self._queue_kernel(self._wait_for_host, 1, self._address, self._waits, LIMIT_NS)
         try:
             yield
         finally:
-            self._words[_RELEASED] = self._holds
+            self._words[_RELEASED] = self._waits
 
     def _read_clock(self, kernel: Any, *arguments: int) -> None:
         if self._has_clock:
@@ -274,15 +274,14 @@ class CudaModule(LoadedModule):
             else:
                 values.append(value)
                 are_arrays.append(False)
-        return _PreparedLaunch(
-            self._driver,
-            function,
-            LaunchShape(
-                three(launch.grid), three(launch.group), launch.shared_bytes, launch.cooperative
-            ),
-            packed_arguments(launch, values, are_arrays, function.places),
-            launch.carveout,
+        shape = LaunchShape(
+            grid=three(launch.grid),
+            group=three(launch.group),
+            shared_bytes=launch.shared_bytes,
+            cooperative=launch.cooperative,
         )
+        packed = packed_arguments(launch, values, are_arrays, function.places)
+        return _PreparedLaunch(self._driver, function, shape, packed, launch.carveout)
 
     def _allow_memory(self, function: _CudaFunction, launch: Launch) -> None:
         """Let a function have its dynamic shared memory, where that needs a permission."""

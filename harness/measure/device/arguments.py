@@ -40,7 +40,7 @@ Errors = Callable[[str], contextlib.AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
-class StrayWrite:
+class OutsideWrite:
     """Elements that a kernel has written before or behind an array, counted from the array.
 
     One that `leaves_zone` has written the zone's far end, and perhaps other memory beyond it.
@@ -96,13 +96,13 @@ class Arguments:
         self._errors = errors
         self._sets: Sequence[Mapping[str, Argument]] = ()
         self._bound_sets: dict[int, Bound] = {}  # all of them, or one at a time
-        self._stray_writes: list[StrayWrite] = []  # of sets that are bound no more
+        self._outside_writes: list[OutsideWrite] = []  # of sets that are bound no more
 
     def bind(self, *sets: Mapping[str, Argument]) -> None:
         """Replace all sets by copies of these, and turn to the first; where memory does not hold
         all, the others are copied when it is turned to them."""
         self.release()
-        self._stray_writes.clear()
+        self._outside_writes.clear()
         self._sets = sets
         self.turn_to(0)
         with contextlib.suppress(OutOfDeviceMemory):
@@ -112,7 +112,7 @@ class Arguments:
     def turn_to(self, number: int) -> None:
         """Make this set the current one."""
         if number not in self._bound_sets:
-            self._stray_writes = self.stray_writes()
+            self._outside_writes = self.outside_writes()
             self.release()
             self._bind_set(number)
         self.bound = self._bound_sets[number]
@@ -138,12 +138,20 @@ class Arguments:
         """Return a copy of an array on the device, between two guard zones."""
         begin = zone_bytes(array.nbytes)
         zone = zone_content(name, array.dtype, begin, has_ordinary_zones)
-        whole = self._memory.allocate(array.nbytes + 2 * begin)
-        inside = self._memory.part(whole, begin, array.nbytes)
-        self._memory.write(whole, zone)
-        self._memory.write(whole, zone, begin + array.nbytes)
-        self._memory.write(whole, plain(array), begin)
-        return BoundArray(inside, whole, begin, array.nbytes, array.shape, array.dtype, zone)
+        memory = self._memory
+        whole = memory.allocate(array.nbytes + 2 * begin)
+        memory.write(whole, zone)
+        memory.write(whole, zone, begin + array.nbytes)
+        memory.write(whole, plain(array), begin)
+        return BoundArray(
+            memory=memory.part(whole, begin, array.nbytes),
+            whole=whole,
+            begin=begin,
+            size_bytes=array.nbytes,
+            shape=array.shape,
+            dtype=array.dtype,
+            zone=zone,
+        )
 
     def array(self, name: str) -> BoundArray:
         """Return an array of the current set; raises ValueError for other names."""
@@ -208,29 +216,29 @@ class Arguments:
             self._memory.read(plain(array), bound.whole, offset)
         return array
 
-    def stray_writes(self) -> list[StrayWrite]:
+    def outside_writes(self) -> list[OutsideWrite]:
         """Return what was written before or behind arrays since they were bound, or since the last
         call, and repair it."""
-        strays = self._stray_writes
-        self._stray_writes = []
+        writes = self._outside_writes
+        self._outside_writes = []
         with self._errors("reading the memory around the arguments"):
             for arguments in self._bound_sets.values():
                 for name, value in arguments.items():
                     if isinstance(value, BoundArray):
-                        strays.extend(self._strays_around(name, value))
-        if any(stray.leaves_zone for stray in strays):
+                        writes.extend(self._writes_around(name, value))
+        if any(write.leaves_zone for write in writes):
             self.left_zone = True
-        return strays
+        return writes
 
-    def _strays_around(self, name: str, bound: BoundArray) -> Iterator[StrayWrite]:
+    def _writes_around(self, name: str, bound: BoundArray) -> Iterator[OutsideWrite]:
         zone = np.empty_like(bound.zone)
         end = bound.begin + bound.size_bytes
         for offset, is_behind in ((0, False), (end, True)):
             self._memory.read(zone, bound.whole, offset)
-            stray = stray_write(name, bound.dtype, zone, bound.zone, is_behind)
-            if stray is not None:
+            write = outside_write(name, bound.dtype, zone, bound.zone, is_behind)
+            if write is not None:
                 self._memory.write(bound.whole, bound.zone, offset)
-                yield stray
+                yield write
 
     @property
     def size_bytes(self) -> int:
@@ -306,9 +314,9 @@ def zone_content(
     return content
 
 
-def stray_write(
+def outside_write(
     name: str, dtype: np.dtype[Any], zone: Bytes, content: Bytes, behind: bool
-) -> StrayWrite | None:
+) -> OutsideWrite | None:
     """Return how far a zone's farthest written byte is from the array; None if none is."""
     if np.array_equal(zone, content):
         return None
@@ -317,7 +325,7 @@ def stray_write(
     if behind:
         distance = int(written[-1]) + 1
     elements = math.ceil(distance / dtype.itemsize)
-    return StrayWrite(name, elements, behind, leaves_zone=distance == zone.size)
+    return OutsideWrite(name, elements, behind, leaves_zone=distance == zone.size)
 
 
 def plain(array: Array) -> Array:

@@ -42,14 +42,14 @@ _VARIABLES = ("NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "OMP_NUM_THREADS", "
 class BuiltCallable:
     """What build() of a module returned.
 
-    `build_s` includes the first call. On a GPU, a call `is_held` until the host has queued all that
-    it does, and `host_s` are the seconds that the host took for the last calls.
+    `build_s` includes the first call. On a GPU, the `device_waits` in a call until the host has
+    queued all that it does, and `host_s` are the seconds that the host took for the last calls.
     """
 
     path: Path
     function: Callable[[dict[str, Any]], object]
     build_s: float = 0.0
-    is_held: bool = False
+    device_waits: bool = False
     host_s: deque[float] = field(default_factory=lambda: deque(maxlen=_HOST_CALLS))
 
 
@@ -125,14 +125,14 @@ class CallingDevice(Device):
         try:
             self.arguments.bind(arguments)
             self._compile(built)
-            strays = self.arguments.stray_writes()
+            outside_writes = self.arguments.outside_writes()
             bound.left_zone |= self.arguments.left_zone
         finally:
             with suppress(LaunchFailed):  # of a lost device, which frees nothing
                 self.arguments.release()
             self.arguments = bound
-        if strays:
-            names = ", ".join(map(str, strays))
+        if outside_writes:
+            names = ", ".join(map(str, outside_writes))
             raise LaunchFailed(f"the first call writes outside of the argument {names}")
 
     def _compile(self, built: BuiltCallable) -> None:

@@ -44,8 +44,14 @@ class CallingCpu(CallingDevice):
     @property
     def limits(self) -> DeviceLimits:
         """The number of cores; a callable has no groups."""
-        extents = (_MOST, _MOST, _MOST)
-        return DeviceLimits(_MOST, extents, extents, _MOST, usable_cores(), warp_size=1)
+        return DeviceLimits(
+            max_group_size=_MOST,
+            max_group_dims=(_MOST, _MOST, _MOST),
+            max_grid_dims=(_MOST, _MOST, _MOST),
+            max_local_bytes=_MOST,
+            compute_units=usable_cores(),
+            warp_size=1,
+        )
 
     def _wait(self) -> None:
         """Do nothing: all has ended when a call returns."""
@@ -84,14 +90,14 @@ class CallingGpu(CallingDevice, CudaDevice):
         )
 
     def _compile(self, built: BuiltCallable) -> None:
-        """Call for the first time, and find out whether the device may be held back meanwhile: not
-        where the callable itself waits for it, whose time then holds the host's work."""
+        """Call for the first time, and find out whether the device may wait meanwhile: not where
+        the callable itself waits for it, whose time then includes the host's work."""
         self._call(built)
-        built.is_held = True
+        built.device_waits = True
         try:
             self._call(built)
         except HostTooSlow:
-            built.is_held = False
+            built.device_waits = False
         built.host_s.clear()
 
     def _timed(self, built: BuiltCallable) -> tuple[float, object]:
@@ -101,7 +107,7 @@ class CallingGpu(CallingDevice, CudaDevice):
             called.append(self._called(built))
 
         with self.errors("running the callable"):
-            self._stream.queue([call], self._before_launch, built.is_held)
+            self._stream.queue([call], self._before_launch, built.device_waits)
             self._wait()
             elapsed_s = self._stream.elapsed_s(1)
         host_s, returned = called[0]
