@@ -55,7 +55,7 @@ class _Module:
 
 
 class BindingsDriver:
-    """NVIDIA's driver by cuda-bindings, with one device open: its `Memory`, and what launches.
+    """NVIDIA's driver by cuda-bindings, with one device open: its memory, and what launches.
 
     An address stands for memory. Modules, functions and events are objects of the package. A module
     is unloaded when neither it nor a function of it is used any more: a function is a pair of its

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Contents, Fill
 from harness.core.text import counted
-from harness.measure.device.memory import Array, Memory
+from harness.measure.device.memory import Array, DeviceMemory
 
 ZONE_BYTES = 16384
 """The least size of a zone, a multiple of every alignment that kernels count on: an array behind
@@ -88,7 +88,7 @@ class Arguments:
     it at a launch.
     """
 
-    def __init__(self, memory: Memory, errors: Errors) -> None:
+    def __init__(self, memory: DeviceMemory, errors: Errors) -> None:
         self.bound: Bound = {}  # the current set
         self.left_zone = False
         self.was_restored = False

@@ -24,7 +24,7 @@ from harness.measure.device.clocks import (
     shows_clock,
     why_wrong,
 )
-from harness.measure.device.memory import Memory
+from harness.measure.device.memory import DeviceMemory
 
 _FILLED_BYTES = 1 << 18  # at most, to see the clock's tick
 _COMPARED_BYTES = (1 << 20, 1 << 22, 1 << 24, 1 << 26)
@@ -61,7 +61,7 @@ class Device(ABC):
     shares_cpu: bool
     """Whether kernels run on the cores that compile: then builds and launches never overlap."""
 
-    def __init__(self, memory: Memory, channel: str, cache: str) -> None:
+    def __init__(self, memory: DeviceMemory, channel: str, cache: str) -> None:
         """`channel` is what a failed launch can break. If `cache` is COLD, nothing of the arguments
         is in the device's caches at the first launch after they are restored."""
         self.arguments = Arguments(memory, self.errors)

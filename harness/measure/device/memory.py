@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 _ALIGNMENT_BYTES = 64
 
 
-class Memory(Protocol):
+class DeviceMemory(Protocol):
     """What a driver does with a device's memory.
 
     Objects of the driver stand for memory. Offsets count from its beginning, in bytes. Every call
