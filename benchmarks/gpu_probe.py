@@ -52,7 +52,7 @@ from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import CUDA_COMPILERS, first_usable, list_gpus, open_cuda_compiler
 from harness.measure.cuda.module import TimedStream
 from harness.measure.device.clocks import GPU_WARMUP_S, ClockWatch
-from harness.measure.device.device import Compiler
+from harness.measure.device.launcher import Compiler
 from harness.measure.device.verify import Tolerance
 from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
 from harness.measure.kernels.runner import measure_interleaved
@@ -134,9 +134,9 @@ def host_times_us(samples: int) -> dict[str, list[float]]:
     return found
 
 
-def _time_us(device: CudaDevice, stream: TimedStream, kernel: Any, is_held: bool) -> float:
+def _time_us(device: CudaDevice, stream: TimedStream, kernel: Any, device_waits: bool) -> float:
     launch = partial(device.driver.launch, kernel, LaunchShape(_ONE, _ONE), b"")
-    stream.queue([launch], lambda: None, is_held)
+    stream.queue([launch], lambda: None, device_waits)
     device.driver.synchronize()
     return 1e6 * stream.elapsed_s(1)
 
@@ -167,7 +167,7 @@ def _times_s(device: CudaDevice, binary: Binary, size_bytes: int, samples: int) 
     module = device.load(binary)
     times_s = []
     for _ in range(samples + 1):
-        device.restore({})
+        device.arguments.restore({})
         times_s.append(device.launch(module, launches))
     return times_s[1:]
 

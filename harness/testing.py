@@ -21,8 +21,8 @@ import pytest
 
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Binary, Fill, Launch, Program
-from harness.measure.device.bound import StrayWrite
-from harness.measure.device.device import Compiler, Device
+from harness.measure.device.arguments import OutsideWrite
+from harness.measure.device.launcher import Compiler, Device
 from harness.measure.device.verify import NAN
 
 X: npt.NDArray[Any] = np.arange(1, 65, dtype=np.float32)
@@ -120,7 +120,7 @@ class DeviceContract:
     def test_bound_array_is_read_as_it_was(self, opened: Device, array: npt.NDArray[Any]) -> None:
         array.flags.writeable = False
         opened.bind({"a": array, "n": np.int32(1)})
-        found = opened.read("a")
+        found = opened.arguments.read("a")
         assert (found.shape, found.dtype) == (array.shape, array.dtype)
         np.testing.assert_array_equal(found, array)
 
@@ -128,57 +128,57 @@ class DeviceContract:
         array = np.ones(4, np.float32)
         opened.bind({"a": array})
         array[:] = 5
-        found = opened.read("a")
+        found = opened.arguments.read("a")
         np.testing.assert_array_equal(found, np.ones(4))
         found[:] = 7
-        np.testing.assert_array_equal(opened.read("a"), np.ones(4))
+        np.testing.assert_array_equal(opened.arguments.read("a"), np.ones(4))
 
     def test_written_array_replaces_the_bound_one(self, device: Device) -> None:
-        device.write("y", X)
-        np.testing.assert_array_equal(device.read("y"), X)
-        device.write("y", np.repeat(X, 2)[::2] + 1)
-        np.testing.assert_array_equal(device.read("y"), X + 1)
+        device.arguments.write("y", X)
+        np.testing.assert_array_equal(device.arguments.read("y"), X)
+        device.arguments.write("y", np.repeat(X, 2)[::2] + 1)
+        np.testing.assert_array_equal(device.arguments.read("y"), X + 1)
 
     def test_part_of_an_array_is_read_flat(self, opened: Device) -> None:
         opened.bind({"a": np.arange(12, dtype=np.int64).reshape(3, 4)})
-        assert opened.read("a", slice(3, 6)).tolist() == [3, 4, 5]
+        assert opened.arguments.read("a", slice(3, 6)).tolist() == [3, 4, 5]
 
     @pytest.mark.parametrize("shape", [(63, "f4"), (64, "f8"), ((8, 8), "f4")], ids=str)
     def test_writing_another_shape_or_dtype_is_refused(self, device: Device, shape: Any) -> None:
         with pytest.raises(ValueError, match=r"y is bound as float32\[64\]"):
-            device.write("y", np.zeros(*shape))
+            device.arguments.write("y", np.zeros(*shape))
 
     def test_restored_array_holds_its_content_as_often_as_it_is_restored(
         self, device: Device
     ) -> None:
         first, second = X + 1, X + 2
         for content in (first, first, second, first):
-            device.write("y", X)
-            device.restore({"y": content})
-            np.testing.assert_array_equal(device.read("y"), content)
-        device.restore({"y": NAN, "x": Fill(0)})
-        assert np.isnan(device.read("y")).all()
-        assert not device.read("x").any()
+            device.arguments.write("y", X)
+            device.arguments.restore({"y": content})
+            np.testing.assert_array_equal(device.arguments.read("y"), content)
+        device.arguments.restore({"y": NAN, "x": Fill(0)})
+        assert np.isnan(device.arguments.read("y")).all()
+        assert not device.arguments.read("x").any()
         device.bind({"x": X, "y": np.zeros_like(X)})
-        np.testing.assert_array_equal(device.read("y"), np.zeros(64))
+        np.testing.assert_array_equal(device.arguments.read("y"), np.zeros(64))
         with pytest.raises(ValueError, match="y is bound as float32"):
-            device.restore({"y": X[1:]})
+            device.arguments.restore({"y": X[1:]})
 
     def test_writes_around_an_array_are_found_and_mended(
         self, device: Device, binary: Binary
     ) -> None:
-        assert device.stray_writes() == []
+        assert device.arguments.outside_writes() == []
         module = device.load(binary)
         device.launch(module, [replace(LAUNCH, group=(1,), grid=(127,))])
-        assert device.stray_writes() == [StrayWrite("y", 63, behind=True)]
-        assert device.stray_writes() == []
-        np.testing.assert_array_equal(device.read("y"), 2 * X)
-        np.testing.assert_array_equal(device.read("x"), X)
+        assert device.arguments.outside_writes() == [OutsideWrite("y", 63, behind=True)]
+        assert device.arguments.outside_writes() == []
+        np.testing.assert_array_equal(device.arguments.read("y"), 2 * X)
+        np.testing.assert_array_equal(device.arguments.read("x"), X)
 
     def test_reads_around_an_array_spoil_the_result(self, device: Device, binary: Binary) -> None:
         device.bind({"x": X[:32], "y": X})
         device.launch(device.load(binary), [LAUNCH])
-        found = device.read("y")[32:]
+        found = device.arguments.read("y")[32:]
         assert np.isnan(found[::2]).all()
         assert (found[1::2] > 1000).all()
 
@@ -186,27 +186,27 @@ class DeviceContract:
         device.bind({"z": X})
         for name in ("x", "y"):
             with pytest.raises(ValueError, match=f"{name} is not a bound array"):
-                device.read(name)
+                device.arguments.read(name)
 
     def test_launch_computes_and_takes_time(self, device: Device, binary: Binary) -> None:
         elapsed_s = device.launch(device.load(binary), [LAUNCH])
         assert 0 < elapsed_s < 10
-        np.testing.assert_array_equal(device.read("y"), 2 * X)
-        np.testing.assert_array_equal(device.read("x"), X)
+        np.testing.assert_array_equal(device.arguments.read("y"), 2 * X)
+        np.testing.assert_array_equal(device.arguments.read("x"), X)
 
     def test_launches_run_in_order_and_their_times_add_up(
         self, device: Device, binary: Binary
     ) -> None:
         onwards = replace(LAUNCH, arguments=("y", "x"))
         assert device.launch(device.load(binary), [LAUNCH, onwards]) > 0
-        np.testing.assert_array_equal(device.read("x"), 4 * X)
+        np.testing.assert_array_equal(device.arguments.read("x"), 4 * X)
 
     def test_module_outlives_a_new_binding(self, device: Device, binary: Binary) -> None:
         module = device.load(binary)
         device.launch(module, [LAUNCH])
         device.bind({"x": X + 1, "y": np.zeros_like(X)})
         device.launch(module, [LAUNCH])
-        np.testing.assert_array_equal(device.read("y"), 2 * (X + 1))
+        np.testing.assert_array_equal(device.arguments.read("y"), 2 * (X + 1))
 
     @pytest.mark.parametrize("launch", WRONG.values(), ids=WRONG)
     def test_wrong_launch_fails_and_the_device_knows_whether_it_still_works(
@@ -215,13 +215,13 @@ class DeviceContract:
         with pytest.raises(LaunchFailed) as caught:
             device.launch(device.load(binary), [launch])
         assert len(str(caught.value)) > 10
-        assert device.healthy == _still_works(device, binary)
+        assert device.is_lost != _still_works(device, binary)
 
     @pytest.mark.parametrize("data", [b"", b"junk", b"S{", b"\x7fELF\x02\x01\x01"])
     def test_broken_binary_fails_to_load(self, device: Device, binary: Binary, data: bytes) -> None:
         with pytest.raises(LaunchFailed):
             device.load(replace(binary, data=data))
-        assert device.healthy
+        assert not device.is_lost
         assert _still_works(device, binary)
 
     def test_limits_are_plausible(self, opened: Device) -> None:
@@ -248,4 +248,4 @@ class DeviceContract:
 def _still_works(device: Device, binary: Binary) -> bool:
     """Whether the device still computes after a failure."""
     device.launch(device.load(binary), [LAUNCH])
-    return np.array_equal(device.read("y"), 2 * X)
+    return np.array_equal(device.arguments.read("y"), 2 * X)

@@ -23,7 +23,7 @@ from harness.display.progress import ProgressDisplay
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, parameter_places
 from harness.measure.cuda.occupancy import Occupancy, occupancy
-from harness.measure.device.bound import why_unloadable
+from harness.measure.device.launch_checks import why_unloadable
 from harness.measure.flags import fitted_to_backend, fitted_to_program
 from harness.measure.kernels.data import KernelData
 from harness.measure.programs.building import backend_of, command_build

@@ -19,7 +19,7 @@ from harness.core.text import command_line, nearest, suggestion
 from harness.measure.builds.cache import BuildCache
 from harness.measure.cuda import gpus
 from harness.measure.cuda.gpus import NVCC, VISIBLE, first_usable, open_cuda_compiler
-from harness.measure.device.device import Compiler, Device
+from harness.measure.device.launcher import Compiler, Device
 from harness.measure.listed_device import CUDA, MIG, OPENCL, ListedDevice
 from harness.measure.opencl import driver as opencl
 from harness.measure.sensors.nvml import other_processes

@@ -292,9 +292,10 @@ def memories_of(*arrays):
     driver.open(0)
     memories = [driver.allocate(array.nbytes) for array in arrays]
     for memory, array in zip(memories[:-1], arrays, strict=False):
-        driver.write(int(memory), array)
-    yield memories
-    driver.read(arrays[-1], int(memories[-1]))
+        driver.write(memory, array)
+    pointer = importlib.import_module("cuda.bindings.driver").CUdeviceptr
+    yield [pointer(memory) for memory in memories]
+    driver.read(arrays[-1], memories[-1])
 
 
 def product(queue, kernel, m, n):

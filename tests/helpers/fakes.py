@@ -14,15 +14,15 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-
 from harness.core.errors import BuildFailed, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary
 from harness.core.records import WARM, Build, DeviceLimits, Environment
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.device.bound import BoundArray, values_of, why_unlaunchable
+from harness.measure.device.arguments import Arguments, BoundArray
 from harness.measure.device.clocks import ClockWatch
-from harness.measure.device.device import Device
+from harness.measure.device.launch_checks import values_of, why_unlaunchable
+from harness.measure.device.launcher import Device
+from harness.measure.device.memory import NumpyMemory
 from harness.measure.devices import Backend
 
 LIMITS = DeviceLimits(256, (256, 256, 64), (1 << 16, 1 << 16, 1 << 16), 1 << 15, 4, 32)
@@ -62,12 +62,25 @@ class FakeCompiler:
         return Binary(build, MAGIC + program.text.encode())
 
 
+class FakeArguments(Arguments):
+    """Arguments in memory. `written` is what a kernel, a Python function, says that it wrote around
+    its arrays."""
+
+    def __init__(self, errors):
+        super().__init__(NumpyMemory(), errors)
+        self.written = []
+
+    def outside_writes(self):
+        """Return the writes, once."""
+        written, self.written = self.written, []
+        return written + super().outside_writes()
+
+
 class FakeDevice(Device):
     """A device in memory; each launch takes the next of `times_s` on its clock.
 
     The clock of its multiprocessors is the next of `clocks_mhz`, and unknown after the last.
-    `launched` keeps the arguments' values of each launch as the kernel found them. `strays` is
-    what a kernel, a Python function, says that it wrote around its arrays.
+    `launched` keeps the arguments' values of each launch as the kernel found them.
     """
 
     shares_cpu = False
@@ -76,14 +89,14 @@ class FakeDevice(Device):
     _cache_bytes = 0
 
     def __init__(self, times_s=(), kernels=KERNELS, clocks_mhz=()):
-        super().__init__(MemoryError, "process", WARM)
+        super().__init__(NumpyMemory(), "process", WARM)
+        self.arguments = FakeArguments(self.errors)
         self.watch = ClockWatch(1000.0)
         self._clocks_mhz = iter(clocks_mhz)
         self.clock_s = 0.0
         self.launched = []
         self.launches = []
         self.unloads = 0
-        self.strays = []
         self._times_s = itertools.chain(times_s, itertools.repeat(1e-3))
         self.kernels = kernels
 
@@ -98,13 +111,8 @@ class FakeDevice(Device):
             name: value.memory.view(value.dtype).reshape(value.shape)
             if isinstance(value, BoundArray)
             else value
-            for name, value in self._arguments.items()
+            for name, value in self.arguments.bound.items()
         }
-
-    def stray_writes(self):
-        """Return the stray writes, once."""
-        strays, self.strays = self.strays, []
-        return strays + super().stray_writes()
 
     def load(self, binary):
         """Return the names of the binary's kernels."""
@@ -127,7 +135,7 @@ class FakeDevice(Device):
 
     def _launch(self, module, launch):
         reason = why_unlaunchable(launch, self.limits)
-        values_of(launch, self._arguments)
+        values_of(launch, self.arguments.bound)
         if reason or launch.function not in module:
             raise LaunchFailed(reason or f"{launch.function} is not there")
         bound = self.bound
@@ -138,35 +146,11 @@ class FakeDevice(Device):
         self.clock_s += elapsed_s
         return elapsed_s
 
-    def _allocated(self, size_bytes):
-        return np.zeros(size_bytes, np.uint8)
-
-    def _inside(self, memory, offset, size_bytes):
-        return memory[offset : offset + size_bytes]
-
-    def _write(self, memory, offset, array):
-        self._inside(memory, offset, array.nbytes)[...] = array.reshape(-1).view(np.uint8)
-
-    def _read(self, array, memory, offset):
-        array.reshape(-1).view(np.uint8)[...] = self._inside(memory, offset, array.nbytes)
-
-    def _fill(self, memory, offset, byte, size_bytes):
-        self._inside(memory, offset, size_bytes)[...] = byte
-
-    def _copy(self, memory, offset, source, size_bytes):
-        self._inside(memory, offset, size_bytes)[...] = source[:size_bytes]
-
-    def _free(self, whole, part=None):
-        """Nothing: memory is freed with its last reference."""
-
     def _wait(self):
         """Nothing runs."""
 
-    def _is_out_of_memory(self, error):
-        return True
-
-    def _describe_memory(self):
-        return f"harness holds {self._held_bytes:,} bytes"
+    def _why_full(self, error, allocated_bytes):
+        return f"harness holds {allocated_bytes:,} bytes"
 
     def _timed_fill(self, memory, size_bytes):
         return 0.0
@@ -263,8 +247,9 @@ class _JournalDevice(FakeDevice):
     def launch(self, module, launches):
         if len(self.launched) == self._backend.lives:
             os.kill(os.getpid(), signal.SIGSEGV)
-        self.healthy = self.healthy and self._backend.spoilt_by not in module
-        if not self.healthy:
+        if self._backend.spoilt_by in module:
+            self.answers = False
+        if self.is_lost:
             raise LaunchFailed("the device is lost")
         with _noted(self._backend.journal, "launch"):
             time.sleep(self._backend.launch_s)

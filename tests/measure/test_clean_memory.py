@@ -9,10 +9,10 @@ import pytest
 from harness.core.errors import LaunchFailed
 from harness.core.program import Launch, Program
 from harness.core.records import Outcome
-from harness.measure.device.bound import (
+from harness.measure.device.arguments import (
     ZONE_BYTES,
-    StrayWrite,
-    stray_write,
+    OutsideWrite,
+    outside_write,
     zone_bytes,
     zone_content,
 )
@@ -20,9 +20,9 @@ from harness.measure.kernels.process import DeviceWorker
 from harness.measure.occasions import Block
 from harness.measure.process.child import ChildLost
 from tests.helpers.fake_kernels import FOUR, DeviceBackend, fake_job
-from tests.helpers.fakes import FakeCompiler, FakeDevice
+from tests.helpers.fakes import FakeArguments, FakeCompiler, FakeDevice
 
-OVERRUN = StrayWrite("y", 1670, behind=True)
+OVERRUN = OutsideWrite("y", 1670, behind=True)
 
 HOST = """
 import numpy as np
@@ -37,28 +37,38 @@ def reference(arguments):
 """
 
 
-class Spoilable(FakeDevice):
-    """A device that counts what is bound, and keeps copies of the arrays that it restores.
+class SpoilableArguments(FakeArguments):
+    """Arguments that keep copies of the arrays that they restore.
 
     A kernel that `reaches_copies` has overwritten these copies, too.
     """
 
     reaches_copies = False
 
-    def __init__(self):
-        super().__init__()
-        self.binds = 0
-
     def bind(self, *sets):
         super().bind(*sets)
-        self.binds += 1
-        self.strays = []
+        self.written = []
         self.reaches_copies = False
 
     def restore(self, contents):
         super().restore(contents)
         if self.reaches_copies:
-            self.bound["sum"][...] = 7
+            self.write("sum", np.full(4, 7.0))
+
+
+class Spoilable(FakeDevice):
+    """A device that counts what is bound, in the memory of this process."""
+
+    shares_cpu = True
+
+    def __init__(self):
+        super().__init__()
+        self.arguments = SpoilableArguments(self.errors)
+        self.binds = 0
+
+    def bind(self, *sets):
+        super().bind(*sets)
+        self.binds += 1
 
 
 def job_of(kernel, group=4):
@@ -76,21 +86,21 @@ def device():
         total += x
 
     def overruns(*arrays):
-        device.strays = [OVERRUN]
+        device.arguments.written = [OVERRUN]
 
     def overruns_once(*arrays):
         right(*arrays)
         if next(runs) == 0:
-            device.strays = [OVERRUN]
+            device.arguments.written = [OVERRUN]
 
     def overruns_far(*arrays):
-        device.overran = True
+        device.arguments.left_zone = True
 
     def overwrites_input(x, kept, y, total):
         x[...] = 0
 
     def reaches_copies(*arrays):
-        device.reaches_copies = True
+        device.arguments.reaches_copies = True
 
     kernels = right, overruns, overruns_once, overruns_far, overwrites_input, reaches_copies
     for kernel in kernels:
@@ -148,15 +158,15 @@ def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker):
     assert worker.is_spoilt
 
 
-@pytest.mark.parametrize("overran, healthy", [(True, True), (False, False), (False, True)])
+@pytest.mark.parametrize("left_zone, answers", [(True, True), (False, False), (False, True)])
 def test_callable_that_may_have_spoilt_the_process_as_it_compiled_does(
-    device, worker, tmp_path, monkeypatch, overran, healthy
+    device, worker, tmp_path, monkeypatch, left_zone, answers
 ):
     monkeypatch.setattr(DeviceBackend, "open_compiler", lambda _: FakeCompiler())
     monkeypatch.setattr(device, "load", lambda _: SimpleNamespace(build_s=0.5))
-    device.overran, device.healthy = overran, healthy
+    device.arguments.left_zone, device.answers = left_zone, answers
     worker.compile(tmp_path / "twice.py", Program("kernel right", (), ()))
-    assert worker.is_spoilt == (overran or not healthy)
+    assert worker.is_spoilt == (left_zone or not answers)
 
 
 def test_data_are_copied_once_for_right_kernels(device, worker):
@@ -184,19 +194,19 @@ FLOATS = ("float16", "float32", "float64", "complex64", "complex128")
 PAIR = np.dtype([("a", np.float32), ("b", np.int32), ("c", np.int32)])
 
 
-def test_stray_write_is_in_elements():
+def test_write_outside_of_an_array_is_in_elements():
     for dtype, behind, elements in itertools.product(
         [*FLOATS, "longdouble", "int8", "uint16", "int64", "bool", PAIR], [False, True], [1, 2, 63]
     ):
         dtype = np.dtype(dtype)
         zone = zone_content("y", dtype).copy()
         assert zone.shape == (ZONE_BYTES,)
-        assert stray_write("y", dtype, zone, zone_content("y", dtype), behind) is None
+        assert outside_write("y", dtype, zone, zone_content("y", dtype), behind) is None
         size = elements * dtype.itemsize
         near = zone[:size] if behind else zone[-size:]
         near[:] = 0
-        result = stray_write("y", dtype, zone, zone_content("y", dtype), behind)
-        assert result == StrayWrite("y", elements, behind)
+        result = outside_write("y", dtype, zone, zone_content("y", dtype), behind)
+        assert result == OutsideWrite("y", elements, behind)
 
 
 def test_every_second_floating_point_number_of_a_zone_is_nan():

@@ -14,7 +14,7 @@ from harness.core.records import COLD, WARM, Environment
 from harness.measure.choose import measuring_as, open_measurer
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
-from harness.measure.device.device import COMPARED_LAUNCHES
+from harness.measure.device.launcher import COMPARED_LAUNCHES
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from tests.helpers.cubins import cubin
@@ -70,14 +70,14 @@ def runs_noted(monkeypatch):
 )
 def test_caches_are_emptied_before_runs(twice, monkeypatch, is_cpu, cache_bytes):
     monkeypatch.setattr(pyopencl.Device, "global_mem_cache_size", 1 << 20)
-    monkeypatch.setattr(OpenClDevice, "shares_cpu", is_cpu)
     sizes = runs_noted(monkeypatch)
     device = OpenClDevice(usable_devices()[0], COLD)
+    device.shares_cpu = is_cpu
     device.bind({"x": np.ones(4, np.float32)})
     module = device.load(twice)
     assert device.environment("a compiler").cache == COLD
     for _ in range(2):
-        device.restore({})
+        device.arguments.restore({})
         device.launch(module, [TWICE])
     lines = (2 * cache_bytes // 64,)  # each thread writes a line
     assert sizes == [lines, (4,), lines, (4,)]
@@ -93,10 +93,10 @@ def test_a_gpus_caches_are_emptied_first(stub, monkeypatch):
     module = device.load(cubin(text, list_gpus()[0].arch))
     launch = Launch("nothing", (32,), (1,), ("z",))
     for _ in range(1 + COMPARED_LAUNCHES):  # the caches are empty before the host's clock starts
-        device.restore({})
+        device.arguments.restore({})
         device.launch(module, [launch])
     for _ in range(3):
-        device.restore({})
+        device.arguments.restore({})
         stub.calls()
         # The host's work on the launch is not in the time: the device empties the caches meanwhile.
         assert device.launch(module, [launch, launch]) == pytest.approx(2 * 1.5e-6, rel=0.01)
@@ -114,7 +114,7 @@ def test_a_gpus_caches_are_emptied_first(stub, monkeypatch):
 
 def test_no_room_for_it_is_found_first(stub, monkeypatch):
     device = CudaDevice(COLD)
-    monkeypatch.setenv("CUDA_STUB_FAIL", "cuMemAlloc@2+:2")
+    monkeypatch.setenv("CUDA_STUB_FAIL", "cuMemAlloc@1+:2")
     with pytest.raises(LaunchFailed, match=r"to empty the caches with: .*out of memory"):
         device.bind({"z": np.ones(4, np.float32)})
 
@@ -122,7 +122,7 @@ def test_no_room_for_it_is_found_first(stub, monkeypatch):
 def test_warm_caches_are_left_alone(twice, monkeypatch):
     device, sizes = OpenClDevice(usable_devices()[0]), runs_noted(monkeypatch)
     device.bind({"x": np.ones(4, np.float32)})
-    device.restore({})
+    device.arguments.restore({})
     device.launch(device.load(twice), [TWICE])
     assert sizes == [(4,)]
     assert device.environment("a compiler").cache == WARM

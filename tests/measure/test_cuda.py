@@ -15,7 +15,7 @@ from harness.measure.cuda import probe
 from harness.measure.cuda.cubin import packed_arguments
 from harness.measure.cuda.gpus import driver_version, first_usable, list_gpus, load_driver
 from harness.measure.cuda.occupancy import multiprocessor, observe_occupancy, occupancy
-from harness.measure.device.bound import why_unlaunchable
+from harness.measure.device.launch_checks import why_unlaunchable
 from harness.measure.devices import choose_one
 from harness.measure.opencl import driver as opencl
 from tests.helpers.compilers import needs_nvcc

@@ -19,8 +19,8 @@ from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, Build
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus
-from harness.measure.cuda.module import HELD_AT_ONCE, LIMIT_NS
-from harness.measure.device.bound import ZONE_BYTES
+from harness.measure.cuda.module import LIMIT_NS, QUEUED_AT_ONCE
+from harness.measure.device.arguments import ZONE_BYTES
 from harness.measure.device.verify import NAN
 from harness.measure.devices import Backend, choose_one
 from tests.helpers.cubins import cubin
@@ -76,12 +76,12 @@ def test_dynamic_shared_memory_may_exceed_what_kernels_have_without_asking(gpu, 
         gpu.launch(gpu.load(kernels), [replace(TWICE, shared_bytes=shared_bytes)])
 
     for shared_bytes in (most - 1024, 256, most - 2048):
-        gpu.restore({"y": NAN})
+        gpu.arguments.restore({"y": NAN})
         launch(shared_bytes)
-        np.testing.assert_array_equal(gpu.read("y"), 2 * ONES)
+        np.testing.assert_array_equal(gpu.arguments.read("y"), 2 * ONES)
     with pytest.raises(LaunchFailed, match=f"{most + 4:,} .*{most:,}"):
         launch(most - 1020)
-    assert gpu.healthy
+    assert not gpu.is_lost
 
 
 def test_arguments_that_do_not_fit_a_kernel_are_refused(gpu, kernels):
@@ -95,7 +95,7 @@ def test_arguments_that_do_not_fit_a_kernel_are_refused(gpu, kernels):
         gpu.bind(ARGUMENTS)
         with pytest.raises(LaunchFailed, match=reason):
             gpu.launch(gpu.load(kernels), [Launch("add", (32,), (2,), arguments)])
-        assert gpu.healthy
+        assert not gpu.is_lost
 
 
 # ------------------------------------------------------------------------- over the stand-in
@@ -124,10 +124,10 @@ def fail(monkeypatch):
 
 
 def test_binding_frees_what_was_bound_before(device, stub):
-    device.restore({"x": ONES})
+    device.arguments.restore({"x": ONES})
     bound_bytes = stub.allocated_bytes
     device.bind(ARGUMENTS)
-    device.restore({"x": ONES})
+    device.arguments.restore({"x": ONES})
     assert stub.allocated_bytes == bound_bytes
     device.bind({})
     assert stub.allocated_bytes < bound_bytes
@@ -180,7 +180,7 @@ def test_variables_of_a_module_are_filled_before_each_run(package, device, stub)
     device.bind({"z": ONES, "mask": ONES})
     content = np.zeros(64, np.float32)
     for value in (5, 3):  # a kernel may have changed it, or the array may be another one
-        device.write("mask", np.float32(value) * ONES)
+        device.arguments.write("mask", np.float32(value) * ONES)
         stub.calls()
         device.launch(module, (OF_CONSTANT,))
         copied, *later = [call for call in stub.calls() if "DtoD" in call or "nothing" in call]
@@ -227,10 +227,10 @@ def test_binary_is_loaded_once_until_what_was_loaded_is_forgotten(device, kernel
 def test_array_that_is_restored_again_is_copied_on_the_device_without_a_wait(device, stub):
     stub.calls()
     for calls in (["cuMemAlloc", "cuMemcpyHtoD", "cuMemcpyDtoD"], ["cuMemcpyDtoD"]):
-        device.restore({"x": COUNTED})
+        device.arguments.restore({"x": COUNTED})
         assert stub.calls() == calls
-        np.testing.assert_array_equal(device.read("x"), COUNTED)
-        device.write("x", ONES)
+        np.testing.assert_array_equal(device.arguments.read("x"), COUNTED)
+        device.arguments.write("x", ONES)
         stub.calls()
 
 
@@ -238,15 +238,15 @@ def test_array_is_restored_from_the_host_where_the_device_has_no_room(device, st
     stub.calls()
     fail("cuMemAlloc@1+:2")  # PyCUDA collects garbage and tries again
     for _ in range(2):
-        device.restore({"x": COUNTED})
-        np.testing.assert_array_equal(device.read("x"), COUNTED)
-        device.write("x", ONES)
+        device.arguments.restore({"x": COUNTED})
+        np.testing.assert_array_equal(device.arguments.read("x"), COUNTED)
+        device.arguments.write("x", ONES)
     assert "cuMemcpyDtoD" not in stub.calls()
-    assert device.healthy
+    assert not device.is_lost
 
 
 def test_lack_of_memory_is_described_by_who_holds_it(device, module, stub, fail, monkeypatch):
-    device.restore({"x": ONES})
+    device.arguments.restore({"x": ONES})
     total = stub.allocated_bytes + 700  # other tests of this process may hold some
     monkeypatch.setenv("CUDA_STUB_MEMORY", str(total))
     fail("cuLaunchKernel@1:2")
@@ -317,10 +317,10 @@ def test_hosts_work_is_in_no_time_once_each_function_has_run(count, device, modu
 def test_device_waits_for_part_of_many_launches_since_its_queue_is_finite(device, module, stub):
     device.launch(module, [ADD])
     stub.calls()
-    device.launch(module, [ADD] * (HELD_AT_ONCE + 1))
+    device.launch(module, [ADD] * (QUEUED_AT_ONCE + 1))
     calls = [call.split()[:2] for call in stub.calls() if call.startswith("cuLaunchKernel")]
     waits = [i for i, (_, kernel) in enumerate(calls) if kernel == "wait_for_host"]
-    assert waits == [0, HELD_AT_ONCE + 2], "start_clock is held as well"
+    assert waits == [0, QUEUED_AT_ONCE + 2], "start_clock is held as well"
 
 
 def test_device_that_does_not_wait_long_enough_gives_no_time(device, module, monkeypatch):
@@ -329,7 +329,7 @@ def test_device_that_does_not_wait_long_enough_gives_no_time(device, module, mon
     with pytest.raises(HostTooSlow, match="1e-09 s"):
         device.launch(module, [ADD])
     monkeypatch.undo()
-    assert device.healthy
+    assert not device.is_lost
     assert device.launch(module, [ADD]) > 0
 
 
@@ -339,7 +339,7 @@ def test_device_does_not_wait_for_a_launch_that_was_refused(device, module, fail
     began_s = time.monotonic()
     with pytest.raises(LaunchFailed, match="invalid argument"):
         device.launch(module, [ADD])
-    assert device.healthy
+    assert not device.is_lost
     assert time.monotonic() - began_s < 0.5e-9 * LIMIT_NS
 
 
@@ -424,10 +424,10 @@ def launches(device, module):
 
 CALLS = {
     "cuMemAlloc": lambda device, _: device.bind(ARGUMENTS),
-    "cuMemcpyHtoD": lambda device, _: device.write("x", ONES),
-    "cuMemcpyDtoH": lambda device, _: device.read("x"),
-    "cuMemsetD8Async": lambda device, _: device.restore({"x": NAN}),
-    "cuMemcpyDtoD": lambda device, _: device.restore({"x": ONES}),
+    "cuMemcpyHtoD": lambda device, _: device.arguments.write("x", ONES),
+    "cuMemcpyDtoH": lambda device, _: device.arguments.read("x"),
+    "cuMemsetD8Async": lambda device, _: device.arguments.restore({"x": NAN}),
+    "cuMemcpyDtoD": lambda device, _: device.arguments.restore({"x": ONES}),
     "cuModuleLoadData": lambda device, _: device.load(Binary(build(), b"")),
     "cuDeviceGetAttribute": lambda device, _: device.limits,
     "cuModuleGetFunction": launches,
@@ -452,7 +452,7 @@ def test_failure_of_a_call_becomes_launch_failed(call, kernels, stub, package, m
     monkeypatch.delenv("CUDA_STUB_FAIL")
     assert f"{call} failed" in str(failure.value).replace("DataEx", "Data")
     assert not isinstance(failure.value, OutOfDeviceMemory)
-    assert device.healthy
+    assert not device.is_lost
 
 
 @pytest.mark.parametrize("call", ["cuMemAlloc", "cuLaunchKernel"])
@@ -460,7 +460,7 @@ def test_lack_of_memory_is_a_failure_of_its_own(call, package, device, module, f
     fail(f"{call}@1+:2")  # PyCUDA collects garbage and tries again
     with pytest.raises(OutOfDeviceMemory, match="are free"):
         CALLS[call](device, module)
-    assert device.healthy
+    assert not device.is_lost
 
 
 @pytest.mark.parametrize("code", [700, 719])
@@ -469,10 +469,10 @@ def test_kernel_that_fails_makes_the_device_unhealthy(code, device, module, fail
     device.launch(module, [ADD])
     with pytest.raises(LaunchFailed, match=r"running add: .*lost"):
         device.launch(module, [ADD])
-    assert not device.healthy
+    assert device.is_lost
     with pytest.raises(LaunchFailed, match="reading x"):
-        device.read("x")
-    assert not device.healthy
+        device.arguments.read("x")
+    assert device.is_lost
 
 
 def test_launch_that_cannot_be_is_refused_before_any_runs(device, module, stub):

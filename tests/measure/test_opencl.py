@@ -177,14 +177,14 @@ def test_launch_that_does_not_fit_the_kernel_fails_and_the_next_one_works(device
         with pytest.raises(LaunchFailed, match=reason):
             run(launch, arguments)
         run(F, FITTING)
-        assert (device.read("y")[:8] == 6).all()
+        assert (device.arguments.read("y")[:8] == 6).all()
 
 
 def test_a_launch_is_checked_again_with_other_arguments(device, run):
     launch = replace(F, arguments=("y", np.int32(3), np.float32(2)))
     for _ in range(2):
         run(launch, {"y": Y.copy()})
-        assert device.read("y")[:8].tolist() == [6] * 8
+        assert device.arguments.read("y")[:8].tolist() == [6] * 8
     with pytest.raises(LaunchFailed, match="y, is float"):
         run(launch, {"y": Y.astype(np.int32)})
 
@@ -192,13 +192,13 @@ def test_a_launch_is_checked_again_with_other_arguments(device, run):
 def test_vectors_complex_and_booleans_fit_their_elements(device, run):
     for number in (np.complex64(1 + 2j), np.void((1, 2), "f4, f4")):
         run(VECTORS, COMPLEX | {"c": number})
-        np.testing.assert_array_equal(device.read("y").reshape(4, 4), [[1, 2, 1, 4]] * 4)
+        np.testing.assert_array_equal(device.arguments.read("y").reshape(4, 4), [[1, 2, 1, 4]] * 4)
 
 
 def test_local_pointer_gets_the_launchs_shared_memory(device, run):
     for shared_bytes in (64, device.limits.max_local_bytes - 4):
         run(launch_of("neighbours", 16, shared_bytes=shared_bytes), WITH_N)
-        np.testing.assert_array_equal(device.read("y"), np.roll(np.arange(16), -1) + 10)
+        np.testing.assert_array_equal(device.arguments.read("y"), np.roll(np.arange(16), -1) + 10)
     run(launch_of("f", shared_bytes=64), FITTING)
     run(launch_of("sized", 8, 2), {"y": Y})
 
@@ -226,7 +226,7 @@ def test_options_of_the_environment_are_part_of_the_identity(compiler, monkeypat
 
 
 BUILD = """
-from harness.measure.device.device import Program
+from harness.measure.device.launcher import Program
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.measure.opencl.device import OpenClDevice
 text = "kernel void f(global float *y) { y[get_global_id(0)] = 1; }"
@@ -285,7 +285,7 @@ def test_parts_of_a_cpu_are_equal_devices_side_by_side(monkeypatch):
         binary = OpenClCompiler(part).compile(Program(KERNEL, (), ()))
         device.bind(FITTING)
         device.launch(device.load(binary), [Launch("f", (8,), (1,), tuple(FITTING))])
-        assert device.read("y")[:8].tolist() == [6.0] * 8
+        assert device.arguments.read("y")[:8].tolist() == [6.0] * 8
     assert environments[0] == environments[1]
     monkeypatch.setenv("HARNESS_CPU_PARTS", "1024")
     with pytest.raises(UsageError, match=f"HARNESS_CPU_PARTS=1024, .* {whole} core"):

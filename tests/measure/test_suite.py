@@ -207,6 +207,6 @@ def test_template_is_launched(compiler, name, device):
     device.bind(data.arguments)
     launch = space.launch(config, spec.functions[0], list(data.arguments))
     device.launch(module, [launch])
-    found = {output: device.read(output) for output in data.expected}
+    found = {output: device.arguments.read(output) for output in data.expected}
     tolerance = Tolerance(spec.verify.rtol, spec.verify.atol)
     assert verify(found, data.expected, tolerance) is None

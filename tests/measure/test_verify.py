@@ -86,9 +86,9 @@ def test_bfloat16_is_compared_with_its_own_tolerance():
     device = OpenClDevice(usable_devices()[0])
     once, doubled = expected.astype(dtype), (2 * expected).astype(dtype)
     device.bind({"x": once})
-    np.testing.assert_array_equal(device.read("x"), once)
-    device.restore({"x": doubled})
-    np.testing.assert_array_equal(device.read("x"), doubled)
+    np.testing.assert_array_equal(device.arguments.read("x"), once)
+    device.arguments.restore({"x": doubled})
+    np.testing.assert_array_equal(device.arguments.read("x"), doubled)
 
 
 def test_zeros_are_wrong_for_numbers_of_every_size():

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from harness.measure.device.memory import Array
+
 Extents = tuple[int, int, int]
 
 
@@ -53,12 +55,12 @@ class _Module:
 
 
 class BindingsDriver:
-    """NVIDIA's driver by cuda-bindings, with one device open, in the driver's own terms.
+    """NVIDIA's driver by cuda-bindings, with one device open: its memory, and what launches.
 
-    Modules, functions, memory and events are the package's own objects. A module is unloaded when
-    neither it nor a function of it is used any more: a function is a pair of its module and its
-    handle. `package` is the Python package and its version, `error` the base class of its errors,
-    which every call may raise: the call that failed, and what the driver says. Where
+    An address stands for memory. Modules, functions and events are objects of the package. A module
+    is unloaded when neither it nor a function of it is used any more: a function is a pair of its
+    module and its handle. `package` is the Python package and its version, `error` the base class
+    of its errors, which every call may raise: the call that failed, and what the driver says. Where
     `is_cooperative`, the package can launch kernels whose groups wait for each other. Raises
     ImportError where the package is missing.
     """
@@ -112,28 +114,26 @@ class BindingsDriver:
         return int(self._call("cuMemGetInfo")[0])
 
     def allocate(self, size_bytes: int) -> Any:
-        """Return new device memory, of which int() is the address; `free` frees it."""
-        return self._call("cuMemAlloc", size_bytes)
+        return int(self._call("cuMemAlloc", size_bytes))
 
-    def free(self, memory: Any) -> None:
-        """Free device memory."""
+    def part(self, memory: Any, offset: int, size_bytes: int) -> Any:
+        return memory + offset
+
+    def write(self, memory: Any, array: Array, offset: int = 0) -> None:
+        self._call("cuMemcpyHtoD", memory + offset, array.ctypes.data, array.nbytes)
+
+    def read(self, array: Array, memory: Any, offset: int = 0) -> None:
+        self._call("cuMemcpyDtoH", array.ctypes.data, memory + offset, array.nbytes)
+
+    def fill(self, memory: Any, byte: int, size_bytes: int, offset: int = 0) -> None:
+        # The call that never waits for the device.
+        self._call("cuMemsetD8Async", memory + offset, byte, size_bytes, _DEFAULT_STREAM)
+
+    def copy(self, memory: Any, source: Any, size_bytes: int, offset: int = 0) -> None:
+        self._call("cuMemcpyDtoD", memory + offset, source, size_bytes)
+
+    def free(self, memory: Any, part: Any = None) -> None:
         self._call("cuMemFree", memory)
-
-    def write(self, address: int, array: npt.NDArray[Any]) -> None:
-        """Copy a C-contiguous array to the device, and wait."""
-        self._call("cuMemcpyHtoD", address, array.ctypes.data, array.nbytes)
-
-    def read(self, array: npt.NDArray[Any], address: int) -> None:
-        """Copy from the device into a C-contiguous array, and wait."""
-        self._call("cuMemcpyDtoH", array.ctypes.data, address, array.nbytes)
-
-    def copy(self, address: int, source: int, size_bytes: int) -> None:
-        """Queue a copy within the device."""
-        self._call("cuMemcpyDtoD", address, source, size_bytes)
-
-    def fill(self, address: int, byte: int, size_bytes: int) -> None:
-        """Queue the setting of bytes, by the call that never waits for the device."""
-        self._call("cuMemsetD8Async", address, byte, size_bytes, _DEFAULT_STREAM)
 
     def share_words(self, count: int) -> SharedWords:
         """Return new zeros that host and device share until the process ends."""
@@ -158,38 +158,42 @@ class BindingsDriver:
 
     def function_attribute(self, function: Any, name: str) -> int:
         """Return an attribute by its name without CU_FUNC_ATTRIBUTE_."""
-        attribute = getattr(self._api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
-        return int(self._call("cuFuncGetAttribute", attribute, function[1]))
+        return int(self._call("cuFuncGetAttribute", self._attribute(name), function[1]))
 
-    def allow_dynamic_bytes(self, function: Any, size_bytes: int) -> None:
-        """Let launches of a function have so much dynamic shared memory."""
-        names = self._api.CUfunction_attribute
-        attribute = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        self._call("cuFuncSetAttribute", function[1], attribute, size_bytes)
+    def set_function_attribute(self, function: Any, name: str, value: int) -> None:
+        """Set an attribute by its name without CU_FUNC_ATTRIBUTE_."""
+        self._call("cuFuncSetAttribute", function[1], self._attribute(name), value)
 
-    def prefer_carveout(self, function: Any, percent: int) -> None:
-        """Prefer so much shared memory, in percent of the most, in a function's next launches."""
-        names = self._api.CUfunction_attribute
-        attribute = names.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-        self._call("cuFuncSetAttribute", function[1], attribute, percent)
+    def _attribute(self, name: str) -> Any:
+        return getattr(self._api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
 
     def launch(self, function: Any, shape: LaunchShape, arguments: bytes) -> None:
         """Queue a kernel with its packed arguments, by one call of the driver."""
         packed, _ = _packed(arguments)
-        grid, group, shared_bytes, is_cooperative = shape
-        if not is_cooperative:
-            numbers = (*grid, *group, shared_bytes, _DEFAULT_STREAM)
-            self._call("cuLaunchKernel", function[1], *numbers, 0, packed)
+        handle = function[1]
+        if not shape.cooperative:
+            self._call(
+                "cuLaunchKernel",
+                handle,
+                *shape.grid,
+                *shape.group,
+                shape.shared_bytes,
+                _DEFAULT_STREAM,
+                0,
+                packed,
+            )
             return
         attribute = self._api.CUlaunchAttribute()
         attribute.id = self._api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
         attribute.value.cooperative = 1
         config = self._api.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = grid
-        config.blockDimX, config.blockDimY, config.blockDimZ = group
-        config.sharedMemBytes, config.hStream = shared_bytes, _DEFAULT_STREAM
-        config.attrs, config.numAttrs = [attribute], 1
-        self._call("cuLaunchKernelEx", config, function[1], 0, packed)
+        config.gridDimX, config.gridDimY, config.gridDimZ = shape.grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = shape.group
+        config.sharedMemBytes = shape.shared_bytes
+        config.hStream = _DEFAULT_STREAM
+        config.attrs = [attribute]
+        config.numAttrs = 1
+        self._call("cuLaunchKernelEx", config, handle, 0, packed)
 
     def event(self) -> Any:
         """Return a new event, which lasts until the process ends."""
@@ -213,6 +217,7 @@ def _packed(arguments: bytes) -> tuple[int, object]:
     """
     content = ctypes.create_string_buffer(arguments, max(1, len(arguments)))
     size = ctypes.c_size_t(len(arguments))
-    begin, size_begin = ctypes.addressof(content), ctypes.addressof(size)
-    listed = (ctypes.c_void_p * 5)(_BUFFER, begin, _BUFFER_BYTES, size_begin, _END)
-    return ctypes.addressof(listed), (content, size, listed)
+    parts = (ctypes.c_void_p * 5)(
+        _BUFFER, ctypes.addressof(content), _BUFFER_BYTES, ctypes.addressof(size), _END
+    )
+    return ctypes.addressof(parts), (content, size, parts)

@@ -1,8 +1,8 @@
 """Run CUDA kernels.
 
-An illegal address, a trap or a launch that times out spoils the process's context for good:
-every later call fails. `CudaDevice` checks this after each failure and sets `healthy` to False.
-Its process must then be replaced, since no new device in it would work.
+An illegal address, a trap or a launch that times out breaks the process's context for good:
+every later call fails. `CudaDevice` checks this after each failure; then it `is_lost`. Its process
+must be replaced, since no new device in it would work.
 """
 
 from __future__ import annotations
@@ -10,24 +10,22 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
-import numpy.typing as npt
-
 from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary, Launch
-from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
+from harness.core.records import COLD, DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.cuda import probe
 from harness.measure.cuda.gpus import driver_version, listed_gpu, load_driver, require_driver
 from harness.measure.cuda.module import CudaModule, TimedStream
-from harness.measure.device.bound import why_unloadable
 from harness.measure.device.clocks import ClockWatch
-from harness.measure.device.device import Device
+from harness.measure.device.launch_checks import why_unloadable
+from harness.measure.device.launcher import Device
 from harness.measure.listed_device import ListedDevice
 
-_KEPT_MODULES = 2  # of a configuration and its twin
+_MOST_MODULES = 2  # of a configuration and its twin
 
 
 class CudaDevice(Device):
@@ -50,8 +48,8 @@ class CudaDevice(Device):
                 "for the next one, so that times hold the host's work. Unset it"
             )
         self.driver = load_driver()
-        super().__init__(self.driver.error, "context", cache)
-        self._module = lru_cache(maxsize=_KEPT_MODULES)(self._make_module)
+        super().__init__(self.driver, "context", cache)
+        self._module = lru_cache(maxsize=_MOST_MODULES)(self._make_module)
         try:
             self.driver.open(number)
             self._gpu = listed_gpu(probe.describe(number))
@@ -75,7 +73,7 @@ class CudaDevice(Device):
             self.watch = ClockWatch(ask("CLOCK_RATE") * 1e-3 or None)
             return TimedStream(self.driver, ask("MULTIPROCESSOR_COUNT"))
         except self.driver.error as error:
-            if self._is_out_of_memory(error):
+            if _is_out_of_memory(error):
                 raise BackendUnavailable(
                     f"the GPU has no memory left: {error}. Other programs hold it, as "
                     "nvidia-smi shows; run the same command again when they have ended"
@@ -133,7 +131,7 @@ class CudaDevice(Device):
         if reason:
             raise LaunchFailed(reason)
         try:
-            with self._errors("loading the binary"):
+            with self.errors("loading the binary"):
                 return self._module(binary.data)
         except OutOfDeviceMemory:
             raise
@@ -145,76 +143,65 @@ class CudaDevice(Device):
         self._module.cache_clear()
 
     def _make_module(self, data: bytes) -> CudaModule:
-        module = self.driver.load(data)
-        return CudaModule(self.driver, module, data, self.limits, self._errors)
+        return CudaModule(self.driver, data, self.limits, self.errors)
 
     def launch(self, module: CudaModule, launches: Sequence[Launch]) -> float:
         """Run the launches in order, wait, and return the sum of their device times in seconds.
 
         Each launch is between two events of its own, so that the host's work between launches does
         not count, and the device starts when all is queued (see TimedStream). At the first launch
-        of a function the driver may load code, for which it waits for the device: it is not held
-        back, and the time may hold the host's work. Raises HostTooSlow where the host was too slow.
+        of a function the driver may load code, for which it waits for the device: the device does
+        not wait, and the time may include the host's work. Raises HostTooSlow where the host was
+        too slow.
         """
-        prepared = [module.checked(launch, self._arguments) for launch in launches]
-        self._fill_variables(module, {name for launch in launches for name in launch.constants})
-        is_held = all(queued.function.has_run for queued in prepared)
-        with self._errors("running " + ", ".join(launch.function for launch in launches)):
-            if self._compares_clocks and self._is_flush_due:
+        bound = self.arguments.bound
+        prepared = [module.checked(launch, bound) for launch in launches]
+        self._fill_variables(module, launches)
+        device_waits = all(queued.function.has_run for queued in prepared)
+        with self.errors("running " + ", ".join(launch.function for launch in launches)):
+            if self._compares_clocks and self._cache == COLD:
                 self._before_launch()
                 self._wait()  # the caches are empty when the host's clock starts
-            begin_s = time.perf_counter()
-            self._stream.queue([queued.queue for queued in prepared], self._before_launch, is_held)
+            began_s = time.perf_counter()
+            self._stream.queue(
+                [queued.queue for queued in prepared], self._before_launch, device_waits
+            )
             self._wait()
             for queued in prepared:
                 queued.function.has_run = True
             elapsed_s = self._stream.elapsed_s(len(prepared))
-        if is_held:
-            self._compare_clocks(elapsed_s, begin_s, len(prepared))
+        if device_waits:
+            self._compare_clocks(elapsed_s, began_s, len(prepared))
         return elapsed_s
 
-    def _fill_variables(self, module: CudaModule, names: Iterable[str]) -> None:
+    def _fill_variables(self, module: CudaModule, launches: Sequence[Launch]) -> None:
         """Copy bound arrays into the module's variables of their names, in stream order."""
+        names = set[str]()
+        for launch in launches:
+            names.update(launch.constants)
         for name in names:
-            bound = self._bound(name)
+            bound = self.arguments.array(name)
             address = module.variable(name, bound.size_bytes)
-            with self._errors(f"filling the variable {name}"):
-                self._copy(address, 0, bound.memory, bound.size_bytes)
+            with self.errors(f"filling the variable {name}"):
+                self.driver.copy(address, bound.memory, bound.size_bytes)
 
     def sm_clock_mhz(self) -> float | None:
         """Return the clock of the multiprocessors around the last launches, in MHz; None where the
         GPU's time did not change meanwhile."""
-        return self._stream.clock.mhz()
+        return self._stream.mhz()
 
     def _attribute(self, name: str) -> int:
-        with self._errors(f"asking for {name}"):
+        with self.errors(f"asking for {name}"):
             return self.driver.device_attribute(name)
 
-    def _allocated(self, size_bytes: int) -> Any:
-        return self.driver.allocate(size_bytes)
-
-    def _inside(self, memory: Any, offset: int, size_bytes: int) -> int:
-        return int(memory) + offset
-
-    def _write(self, memory: Any, offset: int, array: npt.NDArray[Any]) -> None:
-        self.driver.write(int(memory) + offset, array)
-
-    def _read(self, array: npt.NDArray[Any], memory: Any, offset: int) -> None:
-        self.driver.read(array, int(memory) + offset)
-
-    def _fill(self, memory: Any, offset: int, byte: int, size_bytes: int) -> None:
-        self.driver.fill(int(memory) + offset, byte, size_bytes)
-
-    def _copy(self, memory: Any, offset: int, source: Any, size_bytes: int) -> None:
-        self.driver.copy(int(memory) + offset, int(source), size_bytes)
-
-    def _free(self, whole: Any, part: Any = None) -> None:
-        self.driver.free(whole)
+    def _wait(self) -> None:
+        self.driver.synchronize()
 
     def _timed_fill(self, memory: Any, size_bytes: int) -> float:
-        start, stop = self.driver.event(), self.driver.event()
+        start = self.driver.event()
+        stop = self.driver.event()
         self.driver.record(start)
-        self._fill(memory, 0, 0, size_bytes)
+        self.driver.fill(memory, 0, size_bytes)
         self.driver.record(stop)
         self._wait()
         return self.driver.elapsed_s(start, stop)
@@ -223,22 +210,22 @@ class CudaDevice(Device):
     def _cache_bytes(self) -> int:
         return self._attribute("L2_CACHE_SIZE")
 
-    def _wait(self) -> None:
-        self.driver.synchronize()
-
-    def _is_out_of_memory(self, error: Exception) -> bool:
-        return "out of memory" in str(error)
-
-    def _describe_memory(self) -> str:
+    def _why_full(self, error: Exception, allocated_bytes: int) -> str:
+        if not _is_out_of_memory(error):
+            return ""
         try:
             free_bytes = self.driver.free_bytes()
         except self.driver.error:  # it is lost
             return "See nvidia-smi"
         return (
             f"{free_bytes:,} of the device's {self._gpu.memory_bytes:,} bytes are free; harness "
-            f"holds {self._held_bytes:,}, and other programs may hold the rest (nvidia-smi lists "
+            f"holds {allocated_bytes:,}, and other programs may hold the rest (nvidia-smi lists "
             "them)"
         )
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return "out of memory" in str(error)
 
 
 def _advice(compiler: str) -> str:

@@ -19,7 +19,7 @@ from harness.core.errors import BackendUnavailable
 from harness.measure.cuda import probe
 from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.pycuda import PyCudaDriver
-from harness.measure.device.device import Compiler
+from harness.measure.device.launcher import Compiler
 from harness.measure.listed_device import CUDA, ListedDevice
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

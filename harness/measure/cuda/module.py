@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +30,8 @@ from harness.measure.cuda.cubin import (
     variable_names,
 )
 from harness.measure.cuda.gpus import CudaDriver
-from harness.measure.device.bound import (
-    Bound,
-    BoundArray,
+from harness.measure.device.arguments import Bound, BoundArray, Errors
+from harness.measure.device.launch_checks import (
     LoadedModule,
     three,
     values_of,
@@ -47,7 +44,7 @@ PTX = Path(__file__).with_name("kernels.ptx")
 LIMIT_NS = 500_000_000
 """The device waits no longer: a call that waits for the device would otherwise never return."""
 
-HELD_AT_ONCE = 128
+QUEUED_AT_ONCE = 128
 """Launches with their events that are queued before the device may start. A stream takes about a
 thousand entries; then the host would wait for the device."""
 
@@ -61,76 +58,89 @@ _MOST_MULTIPROCESSORS = 512
 _RELEASED, _EXPIRED = 0, 1  # words that host and device share
 
 
-class _Kernels:
-    """harness's own kernels in a driver's context; each is looked up once.
-
-    Every method may raise the driver's errors.
-    """
-
-    def __init__(self, driver: CudaDriver) -> None:
-        self._driver = driver
-        self._module = driver.load(PTX.read_bytes() + b"\0")
-        self._functions: dict[str, Any] = {}
-
-    def queue(self, name: str, *arguments: int, blocks: int = 1) -> None:
-        """Queue a kernel on the default stream, in so many blocks; does not wait."""
-        if name not in self._functions:
-            self._functions[name] = self._driver.function(self._module, name)
-        packed = np.array(arguments, np.uint64).tobytes()
-        shape = LaunchShape((blocks, 1, 1), (1, 1, 1))
-        self._driver.launch(self._functions[name], shape, packed)
-
-
 class TimedStream:
-    """The default stream of the current context, with events that are used again and again.
+    """The default stream of the current context, with events that are used again and again; and the
+    clock of the multiprocessors around what was queued last.
 
-    Every method may raise the driver's errors. `clock` is that around the launches that were queued
-    last.
+    Two small kernels read this clock, as in nvbench. Each multiprocessor counts its own cycles, so
+    that only counts of the same one are compared. The GPU's time has steps of 32 ns to 1 us, and
+    more on some. Both kernels therefore wait for the beginning of a step, and the second one for
+    the end of a least interval. Launches must not begin in step with the GPU's time, which times
+    them as well (see harness.measure.device.clocks): the first kernel takes a whole number of
+    steps. Every method may raise the driver's errors.
     """
 
     def __init__(self, driver: CudaDriver, multiprocessors: int) -> None:
         self._driver = driver
-        self._kernels = _Kernels(driver)
-        self.clock = _SmClock(driver, self._kernels, multiprocessors)
+        module = driver.load(PTX.read_bytes() + b"\0")
+        self._wait_for_host = driver.function(module, "wait_for_host")
+        self._start_clock = driver.function(module, "start_clock")
+        self._stop_clock = driver.function(module, "stop_clock")
         self._words, self._address = driver.share_words(2)
-        self._holds = 0
+        self._waits = 0
         self._events: list[tuple[Any, Any]] = []
+        self._multiprocessors = multiprocessors
+        stamps, self._stamps_address = driver.share_words(4 * _MOST_MULTIPROCESSORS)
+        self._stamps = stamps.reshape(_MOST_MULTIPROCESSORS, 4)
+        self._has_clock = True
+        # At its first launch the driver may load a kernel, and wait for a device that waits.
+        self._read_clock(self._start_clock)
+        self._read_clock(self._stop_clock, LEAST_NS)
+        driver.synchronize()
+        # Where the time stands still, each reading would take 4 ms, and find nothing.
+        self._has_clock = self.mhz() is not None
 
     def queue(
-        self, launches: Sequence[Callable[[], None]], first: Callable[[], None], is_held: bool
+        self, launches: Sequence[Callable[[], None]], first: Callable[[], None], device_waits: bool
     ) -> None:
-        """Queue `first`, which is not timed, and then the launches, each between two events.
+        """Queue `first`, which is not timed, and then the launches, each between two events; what
+        was queued before must have ended.
 
-        The device is held back where `is_held`. The driver may wait for the device at the first
-        launch of a function, which must therefore not be held.
+        Where `device_waits`, the device begins when all is queued. The driver may wait for the
+        device at the first launch of a function: then the device must not wait.
         """
+        driver = self._driver
         while len(self._events) < len(launches):
-            self._events.append((self._driver.event(), self._driver.event()))
-        # What a kernel may have written to the words changes no later hold; nothing waits for the
-        # host now.
-        self._words[_RELEASED], self._words[_EXPIRED] = self._holds, 0
-        for begin in range(0, len(launches), HELD_AT_ONCE):
-            part = slice(begin, begin + HELD_AT_ONCE)
-            with self._held() if is_held else contextlib.nullcontext():
+            self._events.append((driver.event(), driver.event()))
+        # What a kernel may have written to the words must change no later wait. Nothing waits for
+        # the host now.
+        self._words[_RELEASED] = self._waits
+        self._words[_EXPIRED] = 0
+        self._stamps.fill(0)
+        for begin in range(0, len(launches), QUEUED_AT_ONCE):
+            end = min(begin + QUEUED_AT_ONCE, len(launches))
+            with self._waiting() if device_waits else contextlib.nullcontext():
                 if begin == 0:
                     first()
-                    self.clock.queue_start()
-                for launch, (start, stop) in zip(launches[part], self._events[part], strict=False):
-                    self._driver.record(start)
-                    launch()
-                    self._driver.record(stop)
-                if begin + HELD_AT_ONCE >= len(launches):
-                    self.clock.queue_stop()
+                    self._read_clock(self._start_clock)
+                for number in range(begin, end):
+                    start, stop = self._events[number]
+                    driver.record(start)
+                    launches[number]()
+                    driver.record(stop)
+                if end == len(launches):
+                    self._read_clock(self._stop_clock, LEAST_NS)
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
-        """Hold the device back until the body has ended."""
-        self._holds += 1
-        self._kernels.queue("wait_for_host", self._address, self._holds, LIMIT_NS)
+    def _waiting(self) -> Iterator[None]:
+        """Let the device wait until the body has ended."""
+        self._waits += 1
+        self._queue_kernel(self._wait_for_host, 1, self._address, self._waits, LIMIT_NS)
         try:
             yield
         finally:
-            self._words[_RELEASED] = self._holds
+            self._words[_RELEASED] = self._waits
+
+    def _read_clock(self, kernel: Any, *arguments: int) -> None:
+        if self._has_clock:
+            rows = len(self._stamps)
+            blocks = self._multiprocessors
+            self._queue_kernel(kernel, blocks, self._stamps_address, rows, *arguments)
+
+    def _queue_kernel(self, kernel: Any, blocks: int, *arguments: int) -> None:
+        """Queue one of harness's own kernels, in so many blocks; does not wait."""
+        packed = np.array(arguments, np.uint64).tobytes()
+        self._driver.launch(kernel, LaunchShape((blocks, 1, 1), (1, 1, 1)), packed)
 
     def elapsed_s(self, count: int) -> float:
         """Return the sum of the device times of the launches that were queued last, in seconds.
@@ -141,60 +151,23 @@ class TimedStream:
             raise HostTooSlow(
                 f"the device waited {LIMIT_NS * 1e-9:g} s in vain for the host to queue its work"
             )
-        return sum(self._driver.elapsed_s(*pair) for pair in self._events[:count])
-
-
-class _SmClock:
-    """The clock of the multiprocessors around what is queued between `queue_start` and
-    `queue_stop`, read by two small kernels as in nvbench.
-
-    Each multiprocessor counts its own cycles, so that only counts of the same one are compared. It
-    may not count where it has nothing to do; so the highest clock of all multiprocessors is the
-    device's. The GPU's time has steps of 32 ns to 1 us, and more on some. Both kernels therefore
-    wait for the beginning of a step, and the second one for the end of a least interval. Launches
-    must not begin in step with the GPU's time, which times them as well (see
-    harness.measure.device.clocks): the first kernel takes a whole number of steps. Every method may
-    raise the driver's errors.
-    """
-
-    def __init__(self, driver: CudaDriver, kernels: _Kernels, multiprocessors: int) -> None:
-        self._kernels = kernels
-        self._blocks = multiprocessors
-        words, self._address = driver.share_words(4 * _MOST_MULTIPROCESSORS)
-        self._stamps = words.reshape(_MOST_MULTIPROCESSORS, 4)
-        self._is_known = True
-        # At its first launch the driver may load a kernel, and wait for a device that is held.
-        self.queue_start()
-        self.queue_stop()
-        driver.synchronize()
-        # Where the time stands still, each reading would take 4 ms, and find nothing.
-        self._is_known = self.mhz() is not None
-
-    def queue_start(self) -> None:
-        """Queue the first reading; what was queued before must have ended."""
-        self._stamps.fill(0)
-        self._queue("start_clock")
-
-    def queue_stop(self) -> None:
-        """Queue the second reading."""
-        self._queue("stop_clock", LEAST_NS)
-
-    def _queue(self, name: str, *arguments: int) -> None:
-        if self._is_known:
-            rows = len(self._stamps)
-            self._kernels.queue(name, self._address, rows, *arguments, blocks=self._blocks)
+        return sum(self._driver.elapsed_s(start, stop) for start, stop in self._events[:count])
 
     def mhz(self) -> float | None:
         """Return the highest clock of the multiprocessors, in MHz, after both readings have ended;
         None where they saw no time.
 
-        A row has cycles and nanoseconds of the first reading of a multiprocessor, and those of the
-        second one; zeros where there was none.
+        A multiprocessor may not count where it has nothing to do, so that the highest clock is the
+        device's. A row has cycles and nanoseconds of the first reading of a multiprocessor, and
+        those of the second one; zeros where there was none.
         """
-        counts = self._stamps.view(np.int64)
-        rows = counts[(counts[:, 1] > 0) & (counts[:, 3] > counts[:, 1])]
-        differences = rows[:, 2:] - rows[:, :2]
-        return 1e3 * float((differences[:, 0] / differences[:, 1]).max()) if len(rows) else None
+        begin_cycles, begin_ns, end_cycles, end_ns = self._stamps.view(np.int64).T
+        is_complete = (begin_ns > 0) & (end_ns > begin_ns)
+        if not is_complete.any():
+            return None
+        cycles = (end_cycles - begin_cycles)[is_complete]
+        nanoseconds = (end_ns - begin_ns)[is_complete]
+        return 1e3 * float((cycles / nanoseconds).max())
 
 
 # ------------------------------------------------------------------------------- modules
@@ -218,11 +191,24 @@ class _CudaFunction:
     has_run: bool = False
 
 
-class _PreparedLaunch(NamedTuple):
-    """A launch that was checked; `queue` queues it on the default stream."""
+@dataclass
+class _PreparedLaunch:
+    """A launch that was checked, with its packed arguments."""
 
+    driver: CudaDriver
     function: _CudaFunction
-    queue: Callable[[], None]
+    shape: LaunchShape
+    packed: bytes
+    carveout: int
+
+    def queue(self) -> None:
+        """Queue the launch on the default stream."""
+        function = self.function
+        if function.carveout != self.carveout:  # another launch of the function changed it
+            name = "PREFERRED_SHARED_MEMORY_CARVEOUT"
+            self.driver.set_function_attribute(function.handle, name, self.carveout)
+            function.carveout = self.carveout
+        self.driver.launch(function.handle, self.shape, self.packed)
 
 
 class CudaModule(LoadedModule):
@@ -231,14 +217,13 @@ class CudaModule(LoadedModule):
     def __init__(
         self,
         driver: CudaDriver,
-        module: Any,
         cubin: bytes,
         limits: DeviceLimits,
-        errors: Callable[[str], AbstractContextManager[None]],
+        errors: Errors,
     ) -> None:
         super().__init__(limits, errors)
         self._driver = driver
-        self._module = module
+        self._module = driver.load(cubin)
         self._cubin = cubin
         self._functions: dict[str, _CudaFunction] = {}
         self._variables: dict[str, tuple[int, int]] = {}
@@ -280,46 +265,52 @@ class CudaModule(LoadedModule):
                 f"{function.most_threads:,}"
             )
         self._allow_memory(function, launch)
-        values = values_of(launch, bound)
-        are_arrays = [isinstance(value, BoundArray) for value in values]
-        numbers = [np.uintp(v.memory) if isinstance(v, BoundArray) else v for v in values]
-        packed = packed_arguments(launch, numbers, are_arrays, function.places)
-        extents = three(launch.grid), three(launch.group)
-        shape = LaunchShape(*extents, launch.shared_bytes, launch.cooperative)
-        queue = partial(self._queue, function, shape, packed, launch.carveout)
-        return _PreparedLaunch(function, queue)
-
-    def _queue(
-        self, function: _CudaFunction, shape: LaunchShape, packed: bytes, carveout: int
-    ) -> None:
-        """Queue a launch on the default stream."""
-        if function.carveout != carveout:  # another launch of the function changed it
-            self._driver.prefer_carveout(function.handle, carveout)
-            function.carveout = carveout
-        self._driver.launch(function.handle, shape, packed)
+        values: list[np.generic] = []
+        are_arrays = []
+        for value in values_of(launch, bound):
+            if isinstance(value, BoundArray):
+                values.append(np.uintp(value.memory))
+                are_arrays.append(True)
+            else:
+                values.append(value)
+                are_arrays.append(False)
+        shape = LaunchShape(
+            grid=three(launch.grid),
+            group=three(launch.group),
+            shared_bytes=launch.shared_bytes,
+            cooperative=launch.cooperative,
+        )
+        packed = packed_arguments(launch, values, are_arrays, function.places)
+        return _PreparedLaunch(self._driver, function, shape, packed, launch.carveout)
 
     def _allow_memory(self, function: _CudaFunction, launch: Launch) -> None:
         """Let a function have its dynamic shared memory, where that needs a permission."""
-        wanted = int(launch.shared_bytes)
+        wanted = launch.shared_bytes
         if function.static_bytes + wanted <= self._limits.max_local_bytes:
             return
         if wanted > function.dynamic_bytes:
             with self._errors(f"giving {launch.function} {wanted:,} bytes of shared memory"):
-                self._driver.allow_dynamic_bytes(function.handle, wanted)
+                name = "MAX_DYNAMIC_SHARED_SIZE_BYTES"
+                self._driver.set_function_attribute(function.handle, name, wanted)
             function.dynamic_bytes = wanted
 
     def _function(self, name: str) -> _CudaFunction:
-        if name not in self._functions:
-            try:
-                symbol = kernel_symbol(self._cubin, name)
-            except LookupError as error:
-                raise LaunchFailed(f"looking up {name}: {error}") from None
-            with self._errors(f"looking up {name}"):
-                handle = self._driver.function(self._module, symbol)
-            with self._errors(f"asking what {name} needs"):
-                ask = partial(self._driver.function_attribute, handle)
-                most = ask("MAX_THREADS_PER_BLOCK")
-                registers, static_bytes = ask("NUM_REGS"), ask("SHARED_SIZE_BYTES")
-            places = parameter_places(self._cubin, symbol)
-            self._functions[name] = _CudaFunction(handle, most, registers, static_bytes, places)
-        return self._functions[name]
+        if name in self._functions:
+            return self._functions[name]
+        driver = self._driver
+        try:
+            symbol = kernel_symbol(self._cubin, name)
+        except LookupError as error:
+            raise LaunchFailed(f"looking up {name}: {error}") from None
+        with self._errors(f"looking up {name}"):
+            handle = driver.function(self._module, symbol)
+        with self._errors(f"asking what {name} needs"):
+            function = _CudaFunction(
+                handle,
+                most_threads=driver.function_attribute(handle, "MAX_THREADS_PER_BLOCK"),
+                registers=driver.function_attribute(handle, "NUM_REGS"),
+                static_bytes=driver.function_attribute(handle, "SHARED_SIZE_BYTES"),
+                places=parameter_places(self._cubin, symbol),
+            )
+        self._functions[name] = function
+        return function

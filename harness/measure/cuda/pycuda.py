@@ -8,9 +8,9 @@ import importlib
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from harness.measure.cuda.bindings import LaunchShape, SharedWords
+from harness.measure.device.memory import Array
 
 
 class PyCudaDriver:
@@ -47,20 +47,23 @@ class PyCudaDriver:
     def allocate(self, size_bytes: int) -> Any:
         return self._pycuda.mem_alloc(size_bytes)  # collects garbage and tries again
 
-    def free(self, memory: Any) -> None:
+    def part(self, memory: Any, offset: int, size_bytes: int) -> Any:
+        return int(memory) + offset
+
+    def write(self, memory: Any, array: Array, offset: int = 0) -> None:
+        self._pycuda.memcpy_htod(int(memory) + offset, array)
+
+    def read(self, array: Array, memory: Any, offset: int = 0) -> None:
+        self._pycuda.memcpy_dtoh(array, int(memory) + offset)
+
+    def fill(self, memory: Any, byte: int, size_bytes: int, offset: int = 0) -> None:
+        self._pycuda.memset_d8_async(int(memory) + offset, byte, size_bytes, None)
+
+    def copy(self, memory: Any, source: Any, size_bytes: int, offset: int = 0) -> None:
+        self._pycuda.memcpy_dtod(int(memory) + offset, int(source), size_bytes)
+
+    def free(self, memory: Any, part: Any = None) -> None:
         memory.free()
-
-    def write(self, address: int, array: npt.NDArray[Any]) -> None:
-        self._pycuda.memcpy_htod(address, array)
-
-    def read(self, array: npt.NDArray[Any], address: int) -> None:
-        self._pycuda.memcpy_dtoh(array, address)
-
-    def copy(self, address: int, source: int, size_bytes: int) -> None:
-        self._pycuda.memcpy_dtod(address, source, size_bytes)
-
-    def fill(self, address: int, byte: int, size_bytes: int) -> None:
-        self._pycuda.memset_d8_async(address, byte, size_bytes, None)
 
     def share_words(self, count: int) -> SharedWords:
         flags = self._pycuda.host_alloc_flags.DEVICEMAP
@@ -80,13 +83,8 @@ class PyCudaDriver:
     def function_attribute(self, function: Any, name: str) -> int:
         return int(function.get_attribute(getattr(self._pycuda.function_attribute, name)))
 
-    def allow_dynamic_bytes(self, function: Any, size_bytes: int) -> None:
-        names = self._pycuda.function_attribute
-        function.set_attribute(names.MAX_DYNAMIC_SHARED_SIZE_BYTES, size_bytes)
-
-    def prefer_carveout(self, function: Any, percent: int) -> None:
-        names = self._pycuda.function_attribute
-        function.set_attribute(names.PREFERRED_SHARED_MEMORY_CARVEOUT, percent)
+    def set_function_attribute(self, function: Any, name: str, value: int) -> None:
+        function.set_attribute(getattr(self._pycuda.function_attribute, name), value)
 
     def launch(self, function: Any, shape: LaunchShape, arguments: bytes) -> None:
         if shape.cooperative:

@@ -58,10 +58,10 @@ MOST_WORK = 64
 _random = random.Random()
 
 
-def find_tick(timed_work: Callable[[int], float], stated_s: float = 0.0) -> float:
+def find_tick(times_s: Iterable[float], stated_s: float = 0.0) -> float:
     """Return the tick of a device's clock: the least step between the times of works of different
-    lengths, 1 to MOST_WORK, and at least what the driver states."""
-    seen_s = sorted(timed_work(length) for length in range(1, MOST_WORK + 1))
+    lengths, such as 1 to MOST_WORK, and at least what the driver states."""
+    seen_s = sorted(times_s)
     steps_s = [later - earlier for earlier, later in pairwise([0.0, *seen_s])]
     least_s = min((step_s for step_s in steps_s if step_s > _ROUNDING_S), default=0.0)
     return max(stated_s, least_s)

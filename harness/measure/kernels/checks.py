@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.program import Fill
-from harness.measure.device.device import Device
+from harness.measure.device.launcher import Device
 from harness.measure.device.verify import Array
 
 CHECK_SHARE = 0.05
@@ -114,9 +114,9 @@ def why_astray(
     `read_only` is what the arrays that no run may write should hold. Parts of large ones are
     compared, in random order, until `allowed_s` have passed.
     """
-    strays = device.stray_writes()
-    if strays:
-        return f"it writes outside of the argument {', '.join(map(str, strays))}"
+    writes = device.arguments.outside_writes()
+    if writes:
+        return f"it writes outside of the argument {', '.join(map(str, writes))}"
     return why_overwritten(device, read_only, allowed_s)
 
 
@@ -130,7 +130,9 @@ def why_overwritten(
     for number, (name, part) in enumerate(parts):
         if number >= _FIRST_CHECKS and time.perf_counter() > end_s:
             break
-        first = _first_difference(device.read(name, part), read_only[name].reshape(-1)[part])
+        first = _first_difference(
+            device.arguments.read(name, part), read_only[name].reshape(-1)[part]
+        )
         if first is not None:
             return _writes(name, np.unravel_index(part.start + first, read_only[name].shape))
     return None

@@ -33,7 +33,7 @@ from harness.core.records import (
 )
 from harness.core.text import first_few
 from harness.measure.device.clocks import SustainedWatch
-from harness.measure.device.device import Compiler, Device
+from harness.measure.device.launcher import Compiler, Device
 from harness.measure.device.verify import Tolerance
 from harness.measure.devices import Backend, empty_kernel_advice
 from harness.measure.kernels.checks import why_overwritten
@@ -218,7 +218,7 @@ class DeviceWorker:
         except LaunchFailed as error:
             raise BuildFailed(str(error)) from None
         finally:
-            self.is_spoilt = self._device.overran or not self._device.healthy
+            self.is_spoilt = self._device.is_lost
         build = dataclasses.replace(binary.build, compile_s=build_s)
         return dataclasses.replace(binary, build=build)
 
@@ -241,7 +241,7 @@ class DeviceWorker:
             self._device, data.sets, jobs, block.rounds, block.order, self._sensors
         )
         data.fresh = False
-        complete = self._device.healthy and not (
+        complete = not self._device.is_lost and not (
             len(jobs) > 1
             and (any(map(_is_wrong, measured)) or why_any_astray(self._device, data.sets))
         )
@@ -262,10 +262,11 @@ class DeviceWorker:
         """Copy the data again after a run that may have written elsewhere: the next configuration
         is not blamed for it."""
         is_clean = all(each.is_clean for each in data.sets) and not any(map(_is_wrong, measured))
-        self.is_spoilt = not (self._device.healthy and is_clean)
-        if self._device.healthy and not is_clean:
+        self.is_spoilt = self._device.is_lost or not is_clean
+        if not self._device.is_lost and not is_clean:
             with suppress(_DataLost, LaunchFailed):
-                self._device.stray_writes()  # what failed before this check may have written there
+                # What failed before this check may have written there.
+                self._device.arguments.outside_writes()
                 self._copy(data)
 
     def _copy(self, data: _DeviceData) -> None:
@@ -277,8 +278,8 @@ class DeviceWorker:
         data.sets = data.sets[::-1]
         self.is_spoilt = True
         try:
-            if self._device.overran:
-                raise LaunchFailed("the memory of its process was overwritten")
+            if self._device.is_lost:
+                raise LaunchFailed("its process does not work any more")
             self._device.bind(*(each.arguments for each in data.sets))
         except LaunchFailed as error:
             raise _DataLost(str(error)) from None

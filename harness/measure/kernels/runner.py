@@ -15,8 +15,8 @@ from harness.core.observations import HOST_RETRIES, OUTPUT_BITS, VARYING_BITS, W
 from harness.core.program import Fill, Launch
 from harness.core.records import Measurement, Outcome
 from harness.measure.device.clocks import SampleClocks, delay_randomly
-from harness.measure.device.device import Device
 from harness.measure.device.host_module import TrackedConfig
+from harness.measure.device.launcher import Device
 from harness.measure.device.verify import FILLS, Array, Tolerance, describe_wrong, verify
 from harness.measure.failures import RunFailed
 from harness.measure.kernels.checks import CheckTime, bits_of, same_bytes, why_added, why_astray
@@ -70,7 +70,7 @@ def why_any_astray(
     reasons = []
     for number, data in enumerate(sets):
         if len(sets) > 1:  # a twin runs on one of the device's sets
-            device.turn_to(number)
+            device.arguments.turn_to(number)
         reasons.append(why_astray(device, data.read_only(), allowed_s))
     return next(filter(None, reasons), None)
 
@@ -150,7 +150,7 @@ class _KernelRunner:
 
     def _turn_to(self, number: int) -> None:
         if len(self.sets) > 1:  # a twin runs on one of the device's sets
-            self.device.turn_to(number)
+            self.device.arguments.turn_to(number)
         self._number = number
 
     def run(self) -> float:
@@ -253,7 +253,7 @@ class _KernelRunner:
         return f"{describe_wrong(worst, output, expected, self._fill)}{added}"
 
     def _outputs(self) -> dict[str, Array]:
-        return {name: self.device.read(name) for name in self.data.expected}
+        return {name: self.device.arguments.read(name) for name in self.data.expected}
 
     def _outputs_of_twin(self) -> Mapping[str, Array] | None:
         """Return what the outputs must equal; None without a twin, or if it does not repeat."""
@@ -336,8 +336,8 @@ class _KernelRunner:
         fresh = self.data.fresh(arranged, self._fill)
         for name, array in self.data.to_write(arranged, self.interleaved > 0).items():
             if name not in fresh:
-                self.device.write(name, array)
-        self.device.restore(fresh)
+                self.device.arguments.write(name, array)
+        self.device.arguments.restore(fresh)
 
     def _host_launches(self) -> Iterator[float]:
         """Launch what the host module yields, all between two reads at once; yield the seconds."""
@@ -355,7 +355,7 @@ class _KernelRunner:
                 continue
             yield self._launch(waiting)
             waiting = []
-            answer = self.device.read(step.name)
+            answer = self.device.arguments.read(step.name)
         yield self._launch(waiting)
 
     def _launch(self, launches: Sequence[Launch]) -> float:

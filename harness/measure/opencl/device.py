@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import statistics
 import time
@@ -12,7 +11,6 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
 from harness.core.program import Binary, Launch
@@ -25,7 +23,9 @@ from harness.core.records import (
     Environment,
 )
 from harness.core.text import command_line, format_time
-from harness.measure.device.device import Device
+from harness.measure.device.launch_checks import three
+from harness.measure.device.launcher import Device
+from harness.measure.device.memory import Array
 from harness.measure.listed_device import ListedDevice
 from harness.measure.opencl.driver import (
     POCL,
@@ -52,7 +52,40 @@ _LONGEST_LAUNCHING_S = 1e-3
 hide what distinguishes configurations."""
 
 _MAX_GRID = 2**31 - 1
-_KEPT_PROGRAMS = 128  # each input is measured with mostly the same configurations
+_MOST_PROGRAMS = 128  # each input is measured with mostly the same configurations
+
+
+class QueueMemory:
+    """Buffers of an OpenCL context, through a queue."""
+
+    def __init__(self, cl: Any, context: Any, queue: Any) -> None:
+        self.error: type[Exception] = cl.Error
+        self._cl = cl
+        self._context = context
+        self._queue = queue
+
+    def allocate(self, size_bytes: int) -> Any:
+        return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size_bytes)
+
+    def part(self, memory: Any, offset: int, size_bytes: int) -> Any:
+        return memory.get_sub_region(offset, size_bytes, self._cl.mem_flags.READ_WRITE)
+
+    def write(self, memory: Any, array: Array, offset: int = 0) -> None:
+        self._cl.enqueue_copy(self._queue, memory, array, dst_offset=offset, is_blocking=True)
+
+    def read(self, array: Array, memory: Any, offset: int = 0) -> None:
+        self._cl.enqueue_copy(self._queue, array, memory, src_offset=offset, is_blocking=True)
+
+    def fill(self, memory: Any, byte: int, size_bytes: int, offset: int = 0) -> None:
+        self._cl.enqueue_fill_buffer(self._queue, memory, np.uint8(byte), offset, size_bytes)
+
+    def copy(self, memory: Any, source: Any, size_bytes: int, offset: int = 0) -> None:
+        self._cl.enqueue_copy(self._queue, memory, source, byte_count=size_bytes, dst_offset=offset)
+
+    def free(self, memory: Any, part: Any = None) -> None:
+        if part is not None:
+            part.release()
+        memory.release()
 
 
 class OpenClDevice(Device):
@@ -65,50 +98,51 @@ class OpenClDevice(Device):
     def __init__(self, listed: ListedDevice, cache: str = WARM) -> None:
         """`cache` is WARM or COLD, what runs find in the device's caches."""
         self._cl = cl = load_pyopencl()
-        super().__init__(cl.Error, "queue", cache)
         self._listed = listed
         self._device = device_of(cl, listed)
         self._context = cl.Context([self._device])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         self._queue = cl.CommandQueue(self._context, properties=profiling)
-        self._program = lru_cache(maxsize=_KEPT_PROGRAMS)(self._make_program)
-        self._flush: Any = None  # the kernel that empties the caches
+        self._program = lru_cache(maxsize=_MOST_PROGRAMS)(self._make_program)
+        self._flush_kernel: Any = None
         self._timer = DEVICE_TIMER
+        super().__init__(QueueMemory(cl, self._context, self._queue), "queue", cache)
+        self.shares_cpu = bool(self._device.type & cl.device_type.CPU)  # as with PoCL
+        self._stated_tick_s = self._device.profiling_timer_resolution * 1e-9
 
     def environment(self, compiler: str) -> Environment:
         """Return the device with its compute units, platform, driver and compiler."""
-        device, units = self._device, self._device.max_compute_units
+        device = self._device
+        name = f"{device.name.strip()}, {device.max_compute_units} compute units"
+        if self.shares_cpu and os.environ.get("POCL_AFFINITY") != "1":
+            name += ", threads not pinned"  # times differ from those of pinned threads
+        notes = {"global_memory_bytes": str(device.global_mem_size)}
+        which = self._listed.bus_id
+        if not which and cpu_parts() > 1:
+            which = self._listed.index
+        if which:
+            notes[DEVICE_UUID] = which  # of several devices of one name
         return Environment(
             backend="opencl",
-            device=f"{device.name.strip()}, {units} compute units{self._unpinned()}",
+            device=name,
             platform=device.platform.name.strip(),
             driver=device.driver_version,
             compiler=compiler,
             cache=self._cache,
             timer=self._timer,
-            notes={"global_memory_bytes": str(device.global_mem_size), **self._which()},
+            notes=notes,
         )
-
-    def _which(self) -> dict[str, str]:
-        """Return the note of which of several devices of one name this is."""
-        one_of_several = self._listed.bus_id or (self._listed.index if cpu_parts() > 1 else "")
-        return {DEVICE_UUID: one_of_several} if one_of_several else {}
-
-    def _unpinned(self) -> str:
-        """Return a note on a CPU whose threads the user left unpinned: its times differ."""
-        free = self.shares_cpu and os.environ.get("POCL_AFFINITY") != "1"
-        return ", threads not pinned" if free else ""
 
     @cached_property
     def limits(self) -> DeviceLimits:
         """The limits that the driver reports; OpenCL limits the grid only by its index type."""
-        dims = [*self._device.max_work_item_sizes, 1, 1][:3]
+        device = self._device
         return DeviceLimits(
-            max_group_size=int(self._device.max_work_group_size),
-            max_group_dims=(int(dims[0]), int(dims[1]), int(dims[2])),
+            max_group_size=device.max_work_group_size,
+            max_group_dims=three(device.max_work_item_sizes),
             max_grid_dims=(_MAX_GRID, _MAX_GRID, _MAX_GRID),
-            max_local_bytes=int(self._device.local_mem_size),
-            compute_units=int(self._device.max_compute_units),
+            max_local_bytes=device.local_mem_size,
+            compute_units=device.max_compute_units,
             warp_size=self._warp_size(),
         )
 
@@ -121,102 +155,7 @@ class OpenClDevice(Device):
                 continue
         return 1
 
-    @property
-    def shares_cpu(self) -> bool:
-        """Whether the device is the CPU itself, as with PoCL."""
-        return bool(self._device.type & self._cl.device_type.CPU)
-
-    def _allocated(self, size_bytes: int) -> Any:
-        return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size_bytes)
-
-    def _inside(self, memory: Any, offset: int, size_bytes: int) -> Any:
-        return memory.get_sub_region(offset, size_bytes, self._cl.mem_flags.READ_WRITE)
-
-    def _write(self, memory: Any, offset: int, array: npt.NDArray[Any]) -> None:
-        self._cl.enqueue_copy(self._queue, memory, array, dst_offset=offset, is_blocking=True)
-
-    def _read(self, array: npt.NDArray[Any], memory: Any, offset: int) -> None:
-        self._cl.enqueue_copy(self._queue, array, memory, src_offset=offset, is_blocking=True)
-
-    def _fill(self, memory: Any, offset: int, byte: int, size_bytes: int) -> None:
-        self._cl.enqueue_fill_buffer(self._queue, memory, np.uint8(byte), offset, size_bytes)
-
-    def _copy(self, memory: Any, offset: int, source: Any, size_bytes: int) -> None:
-        self._cl.enqueue_copy(self._queue, memory, source, byte_count=size_bytes, dst_offset=offset)
-
-    def _free(self, whole: Any, part: Any = None) -> None:
-        if part is not None:
-            part.release()
-        whole.release()
-
-    def _timed_fill(self, memory: Any, size_bytes: int) -> float:
-        begin_s = time.perf_counter()
-        event = self._cl.enqueue_fill_buffer(self._queue, memory, np.uint8(0), 0, size_bytes)
-        return self._elapsed_s(event, begin_s)
-
-    def _elapsed_s(self, event: Any, begin_s: float) -> float:
-        """Wait for what was queued at a moment; return the seconds that it took."""
-        event.wait()
-        if self._timer == HOST_TIMER:
-            return time.perf_counter() - begin_s
-        return float(event.profile.end - event.profile.start) * 1e-9
-
-    def _time_by_host(self, why: str) -> None:
-        """Take the host's clock; raises BackendUnavailable where launching takes too long."""
-        self._timer = HOST_TIMER
-        memory = self._allocated(_LINE_BYTES)
-        try:
-            fills_s = [self._timed_fill(memory, _LINE_BYTES) for _ in range(_LAUNCHES)]
-        finally:
-            self._free(memory)
-        launching_s = statistics.median(fills_s)
-        took = format_time(launching_s)
-        if launching_s > _LONGEST_LAUNCHING_S:
-            raise BackendUnavailable(
-                f"{why}, so that it cannot be right, and the host's clock is too coarse: to launch "
-                f"takes {took}. Name another device with --device; `{command_line('devices')}` "
-                "lists them"
-            )
-        self.notices.append(
-            f"{why}, so that it cannot be right: times are those of the host's clock around "
-            f"finished launches, with the {took} that launching takes"
-        )
-
-    @property
-    def _stated_tick_s(self) -> float:
-        return float(self._device.profiling_timer_resolution) * 1e-9
-
-    @property
-    def _cache_bytes(self) -> int:
-        stated = int(self._device.global_mem_cache_size)
-        return stated if self.shares_cpu and stated else max(stated, _GPU_CACHE_BYTES)
-
-    def _empty_caches(self, memory: Any, size_bytes: int) -> None:
-        if self._flush is None:
-            program = self._cl.Program(self._context, _FLUSH_SOURCE).build(cache_dir=False)
-            self._flush = self._cl.Kernel(program, "flush")
-        self._flush.set_args(memory)
-        lines = size_bytes // _LINE_BYTES
-        self._cl.enqueue_nd_range_kernel(self._queue, self._flush, (lines,), None)
-
-    def _wait(self) -> None:
-        self._queue.finish()
-
-    def _is_out_of_memory(self, error: Exception) -> bool:
-        # NVIDIA's OUT_OF_RESOURCES has other causes too, such as too many registers.
-        codes, code = self._cl.status_code, getattr(error, "code", None)
-        return code in (
-            codes.MEM_OBJECT_ALLOCATION_FAILURE,
-            codes.OUT_OF_HOST_MEMORY,
-            codes.INVALID_BUFFER_SIZE,  # of one array alone
-        )
-
-    def _describe_memory(self) -> str:
-        total, most = self._device.global_mem_size, self._device.max_mem_alloc_size
-        return (
-            f"Of the device's {total:,} bytes harness holds {self._held_bytes:,}; other programs "
-            f"may hold the rest, and one array may have {most:,}"
-        )
+    # ---------------------------------------------------------------------------- programs
 
     def load(self, binary: Binary) -> OpenClModule:
         """Load a program, or return one of the last loaded ones.
@@ -224,7 +163,7 @@ class OpenClDevice(Device):
         PoCL builds it again from its cache, which can take longer than all its launches.
         """
         try:
-            with self._errors("loading the binary"):
+            with self.errors("loading the binary"):
                 return self._program(binary.data)
         except (BuildFailed, ValueError) as error:
             raise LaunchFailed(f"the binary cannot be loaded: {error}") from None
@@ -240,31 +179,100 @@ class OpenClDevice(Device):
 
     def _make_program(self, content: bytes) -> OpenClModule:
         cl = self._cl
-        kind, data = content[:1], content[1:]
-        if kind == b"S":
+        data = content[1:]
+        options: list[str] = []
+        if content.startswith(b"S"):
             source = json.loads(data)
-            program, options = cl.Program(self._context, source["text"]), source["options"]
+            program = cl.Program(self._context, source["text"])
+            options = source["options"]
         else:
-            program, options = cl.Program(self._context, [self._device], [data]), []
+            program = cl.Program(self._context, [self._device], [data])
         built = build_program(cl, program, options)
-        return OpenClModule(cl, self._device, built, self.limits, self._errors)
+        return OpenClModule(cl, self._device, built, self.limits, self.errors)
+
+    # ---------------------------------------------------------------------------- launches
 
     def launch(self, module: OpenClModule, launches: Sequence[Launch]) -> float:
         """Run the launches in order; return the sum of their events' times in seconds."""
-        return math.fsum([self._launch(module, launch) for launch in launches])
+        total_s = 0.0
+        for launch in launches:
+            kernel, values, size = module.checked(launch, self.arguments.bound)
+            with self.errors(launch.function):
+                kernel.set_args(*values)
+                self._before_launch()
+                if self._timer == HOST_TIMER or self._compares_clocks:
+                    self._wait()  # the caches are empty when the host's clock starts
+                began_s = time.perf_counter()
+                event = self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
+                elapsed_s = self._elapsed_s(event, began_s)
+            shape = launch.function, launch.group
+            if self._timer == DEVICE_TIMER and shape in module.launched:
+                self._compare_clocks(elapsed_s, began_s, launches=1)
+            module.launched.add(shape)  # PoCL compiles at the first launch
+            total_s += elapsed_s
+        return total_s
 
-    def _launch(self, module: OpenClModule, launch: Launch) -> float:
-        kernel, values, size = module.checked(launch, self._arguments)
-        with self._errors(launch.function):
-            kernel.set_args(*values)
-            self._before_launch()
-            if self._timer == HOST_TIMER or self._compares_clocks:
-                self._wait()  # the caches are empty when the host's clock starts
-            begin_s = time.perf_counter()
-            event = self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
-            elapsed_s = self._elapsed_s(event, begin_s)
-        shape = launch.function, launch.group
-        if self._timer == DEVICE_TIMER and shape in module.launched:
-            self._compare_clocks(elapsed_s, begin_s, launches=1)
-        module.launched.add(shape)  # PoCL compiles at the first launch
-        return elapsed_s
+    def _elapsed_s(self, event: Any, began_s: float) -> float:
+        """Wait for what was queued at a moment; return the seconds that it took."""
+        event.wait()
+        if self._timer == HOST_TIMER:
+            return time.perf_counter() - began_s
+        return float(event.profile.end - event.profile.start) * 1e-9
+
+    def _wait(self) -> None:
+        self._queue.finish()
+
+    # ---------------------------------------------------------------------------- clock, caches
+
+    def _timed_fill(self, memory: Any, size_bytes: int) -> float:
+        began_s = time.perf_counter()
+        event = self._cl.enqueue_fill_buffer(self._queue, memory, np.uint8(0), 0, size_bytes)
+        return self._elapsed_s(event, began_s)
+
+    def _time_by_host(self, why: str) -> None:
+        """Take the host's clock; raises BackendUnavailable where launching takes too long."""
+        self._timer = HOST_TIMER
+        fills_s = self._timed_fills([_LINE_BYTES] * _LAUNCHES)
+        launching_s = statistics.median(fill_s for fill_s, _ in fills_s)
+        took = format_time(launching_s)
+        if launching_s > _LONGEST_LAUNCHING_S:
+            raise BackendUnavailable(
+                f"{why}, so that it cannot be right, and the host's clock is too coarse: to launch "
+                f"takes {took}. Name another device with --device; `{command_line('devices')}` "
+                "lists them"
+            )
+        self.notices.append(
+            f"{why}, so that it cannot be right: times are those of the host's clock around "
+            f"finished launches, with the {took} that launching takes"
+        )
+
+    @property
+    def _cache_bytes(self) -> int:
+        stated_bytes: int = self._device.global_mem_cache_size
+        if self.shares_cpu and stated_bytes:
+            return stated_bytes
+        return max(stated_bytes, _GPU_CACHE_BYTES)
+
+    def _empty_caches(self) -> None:
+        if self._flush_kernel is None:
+            program = self._cl.Program(self._context, _FLUSH_SOURCE).build(cache_dir=False)
+            self._flush_kernel = self._cl.Kernel(program, "flush")
+        self._flush_kernel.set_args(self._flush_memory)
+        lines = self._flush_bytes // _LINE_BYTES
+        self._cl.enqueue_nd_range_kernel(self._queue, self._flush_kernel, (lines,), None)
+
+    def _why_full(self, error: Exception, allocated_bytes: int) -> str:
+        codes = self._cl.status_code
+        # NVIDIA's OUT_OF_RESOURCES has other causes too, such as too many registers.
+        if getattr(error, "code", None) not in (
+            codes.MEM_OBJECT_ALLOCATION_FAILURE,
+            codes.OUT_OF_HOST_MEMORY,
+            codes.INVALID_BUFFER_SIZE,  # of one array alone
+        ):
+            return ""
+        device = self._device
+        return (
+            f"Of the device's {device.global_mem_size:,} bytes harness holds {allocated_bytes:,}; "
+            "other programs may hold the rest, and one array may have "
+            f"{device.max_mem_alloc_size:,}"
+        )

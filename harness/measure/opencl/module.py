@@ -3,9 +3,9 @@ driver may crash on them."""
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,9 +15,8 @@ from harness.core.errors import LaunchFailed
 from harness.core.kernel_name import plain_name
 from harness.core.program import ANY_CARVEOUT, Argument, Launch
 from harness.core.records import DeviceLimits
-from harness.measure.device.bound import (
-    Bound,
-    BoundArray,
+from harness.measure.device.arguments import Bound, BoundArray, Errors
+from harness.measure.device.launch_checks import (
     LoadedModule,
     three,
     values_of,
@@ -26,20 +25,20 @@ from harness.measure.device.bound import (
 
 VECTOR_HINT = '; pass a structure of its size, such as np.void((x, y), "f4, f4") for a float2'
 
-# Size in bytes, and whether it is a floating-point number.
+# Kind and size in bytes, as numpy writes them.
 _TYPES = {
-    "bool": (1, False),
-    "char": (1, False),
-    "uchar": (1, False),
-    "short": (2, False),
-    "ushort": (2, False),
-    "int": (4, False),
-    "uint": (4, False),
-    "long": (8, False),
-    "ulong": (8, False),
-    "half": (2, True),
-    "float": (4, True),
-    "double": (8, True),
+    "bool": "i1",
+    "char": "i1",
+    "uchar": "i1",
+    "short": "i2",
+    "ushort": "i2",
+    "int": "i4",
+    "uint": "i4",
+    "long": "i8",
+    "ulong": "i8",
+    "half": "f2",
+    "float": "f4",
+    "double": "f8",
 }
 
 
@@ -58,20 +57,22 @@ def _local_position(launch: Launch, parameters: Sequence[KernelParameter]) -> in
     several, and for one without a size.
     """
     places = [place for place, parameter in enumerate(parameters) if parameter.is_local]
-    if not places and len(parameters) == len(launch.arguments) + 1 and launch.shared_bytes:
-        is_unknown = parameters[-1].is_local is None
-        return len(parameters) - 1 if is_unknown else None
+    if not places:
+        has_another = len(parameters) == len(launch.arguments) + 1
+        if has_another and launch.shared_bytes and parameters[-1].is_local is None:
+            return len(parameters) - 1
+        return None
     if len(places) > 1:
         raise LaunchFailed(
             f"{launch.function} has {len(places)} `local` pointer parameters, but a launch gives "
             "one size of shared memory: join them into one, and compute the others from it"
         )
-    if places and not launch.shared_bytes:
+    if not launch.shared_bytes:
         raise LaunchFailed(
             f"parameter {places[0] + 1} of {launch.function} is a `local` pointer, which needs a "
             "size: write `launch: {shared: BYTES}`"
         )
-    return places[0] if places else None
+    return places[0]
 
 
 def why_unfit(
@@ -100,19 +101,18 @@ def _why_other(parameter: KernelParameter, value: BoundArray | Argument) -> str 
     type_name, is_array, _ = parameter
     if is_array is None or type_name is None:
         return None
-    if is_array == isinstance(value, np.generic):
-        passed = f"a single {_shown(value.dtype)}" if is_array else "an array"
+    passed = str(value.dtype)
+    if value.dtype.kind == "V":
+        passed = f"structure of {value.dtype.itemsize} bytes"
+    if is_array and isinstance(value, np.generic):
+        passed = f"a single {passed}"
+    elif not is_array and not isinstance(value, np.generic):
+        passed = "an array"
     elif _is_same(type_name, value.dtype):
         return None
-    else:
-        passed = _shown(value.dtype)
-    is_vector = not is_array and re.search(r"\d$", type_name)
-    hint = VECTOR_HINT if is_vector else ""
-    return f"is {type_name}, but the host module passes {passed}{hint}"
-
-
-def _shown(dtype: np.dtype[Any]) -> str:
-    return f"structure of {dtype.itemsize} bytes" if dtype.kind == "V" else str(dtype)
+    reason = f"is {type_name}, but the host module passes {passed}"
+    is_vector = not is_array and type_name[-1:].isdigit()
+    return reason + VECTOR_HINT if is_vector else reason
 
 
 @lru_cache(maxsize=256)  # every launch asks, and a launch may take microseconds
@@ -121,15 +121,21 @@ def _is_same(type_name: str, passed: np.dtype[Any]) -> bool:
     match = re.fullmatch(r"([a-z]+?)(2|3|4|8|16)?", element)
     if match is None or match[1] not in _TYPES:
         return True
-    if "*" not in type_name and (match[2] or passed.kind == "V"):
-        size_bytes, is_float = _TYPES[match[1]]
-        width = {"3": 4}.get(match[2], int(match[2] or 1))  # a float3 has the size of a float4
-        fits = passed.kind == "V" or (passed.kind == "c" and is_float)
-        return fits and passed.itemsize == size_bytes * width
-    if passed.kind == "V":
+    wanted = np.dtype(_TYPES[match[1]])
+    is_float = wanted.kind == "f"
+    is_structure = passed.kind == "V"
+    is_complex = passed.kind == "c"
+    if "*" not in type_name and (match[2] or is_structure):
+        width = int(match[2] or 1)
+        if width == 3:
+            width = 4  # a float3 has the size of a float4
+        fits = is_structure or (is_complex and is_float)
+        return fits and passed.itemsize == wanted.itemsize * width
+    if is_structure:
         return True
-    parts = 2 if passed.kind == "c" else 1
-    return _TYPES[match[1]] == (passed.itemsize // parts, passed.kind in "fc")
+    if is_complex:
+        return is_float and passed.itemsize == 2 * wanted.itemsize
+    return passed.itemsize == wanted.itemsize and (passed.kind == "f") == is_float
 
 
 class _OpenClKernel(NamedTuple):
@@ -161,7 +167,7 @@ class OpenClModule(LoadedModule):
         device: Any,
         program: Any,
         limits: DeviceLimits,
-        errors: Callable[[str], AbstractContextManager[None]],
+        errors: Errors,
     ) -> None:
         super().__init__(limits, errors)
         self._cl = cl
@@ -172,36 +178,42 @@ class OpenClModule(LoadedModule):
 
     def check(self, launch: Launch, bound: Bound) -> _CheckedLaunch:
         """Look up what a launch needs; drivers crash on a number in place of an array."""
-        kernel, parameters, group, static_bytes = self._kernel(launch.function)
-        reason = why_unlaunchable(launch, self._limits, static_bytes)
+        kernel = self._kernel(launch.function)
+        reason = why_unlaunchable(launch, self._limits, kernel.static_bytes)
+        group = three(launch.group)
         if launch.carveout != ANY_CARVEOUT:
             reason = f"{launch.function} has a carveout, which OpenCL cannot set"
-        elif not reason and any(group) and group != three(launch.group):
+        elif reason is None and any(kernel.group) and kernel.group != group:
             reason = (
-                f"{launch.function} is compiled for groups of {group}, but the launch's are "
-                f"{three(launch.group)}"
+                f"{launch.function} is compiled for groups of {kernel.group}, but the launch's are "
+                f"{group}"
             )
         if reason:
             raise LaunchFailed(reason)
+        parameters = list(kernel.parameters)
         local = _local_position(launch, parameters)
+        if local is not None:
+            del parameters[local]
         values = values_of(launch, bound)
-        reason = why_unfit(launch, [p for n, p in enumerate(parameters) if n != local], values)
+        reason = why_unfit(launch, parameters, values)
         if reason:
             raise LaunchFailed(reason)
-        given = [value.memory if isinstance(value, BoundArray) else value for value in values]
+        passed = [value.memory if isinstance(value, BoundArray) else value for value in values]
         if local is not None:
-            given.insert(local, self._cl.LocalMemory(int(launch.shared_bytes)))
-        size = tuple(g * n for g, n in zip(launch.group, launch.grid, strict=True))
-        return _CheckedLaunch(kernel, given, size)
+            passed.insert(local, self._cl.LocalMemory(launch.shared_bytes))
+        size = tuple(map(operator.mul, launch.group, launch.grid))
+        return _CheckedLaunch(kernel.kernel, passed, size)
 
     def _kernel(self, function: str) -> _OpenClKernel:
         if function not in self._kernels:
             with self._errors(f"looking up {function}"):
                 kernel = self._cl.Kernel(self._program, plain_name(function))
-                static_bytes = int(self._ask(kernel, "LOCAL_MEM_SIZE"))
-                group = tuple(self._ask(kernel, "COMPILE_WORK_GROUP_SIZE"))
-                made = _OpenClKernel(kernel, self._parameters(kernel), group, static_bytes)
-            self._kernels[function] = made
+                self._kernels[function] = _OpenClKernel(
+                    kernel,
+                    self._parameters(kernel),
+                    group=tuple(self._ask(kernel, "COMPILE_WORK_GROUP_SIZE")),
+                    static_bytes=int(self._ask(kernel, "LOCAL_MEM_SIZE")),
+                )
         return self._kernels[function]
 
     def _ask(self, kernel: Any, name: str) -> Any:

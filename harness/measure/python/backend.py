@@ -15,7 +15,7 @@ from harness.core.machine import processor, usable_cores
 from harness.core.program import PYTHON, Binary, Program
 from harness.core.records import Build
 from harness.measure.cuda import gpus
-from harness.measure.device.device import Compiler, Device
+from harness.measure.device.launcher import Compiler, Device
 from harness.measure.devices import AUTO, Backend
 from harness.measure.listed_device import ListedDevice
 from harness.measure.python.device import CallingCpu, CallingGpu

@@ -21,17 +21,17 @@ from harness.core.observations import HOST
 from harness.core.program import Argument, Binary, Launch
 from harness.core.records import Input
 from harness.core.text import kind_of
-from harness.measure.device.bound import BoundArray, BoundSet
-from harness.measure.device.device import Device
+from harness.measure.device.arguments import Arguments, BoundArray
 from harness.measure.device.host_module import HostModule, describe_error, load_host
+from harness.measure.device.launcher import Device
 from harness.measure.kernels.data import make_arguments
-from harness.measure.python.frameworks import open_arrays
+from harness.measure.python.frameworks import CudaBytes, open_arrays
 
 _FIRST_CALL_SEED = 1 << 40
 """The data of a first call are those of no other run: nothing that it keeps is of use later."""
 
-_KEPT_CALLABLES = 128  # as many as OpenClDevice keeps
-_KEPT_MODULES = 8  # what one of them has compiled serves all of its configurations and inputs
+_MOST_CALLABLES = 128  # as many as the programs of an OpenClDevice
+_MOST_MODULES = 8  # what one of them has compiled serves all of its configurations and inputs
 _HOST_CALLS = 64  # the last ones, of which the host's share is the median
 
 _VARIABLES = ("NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "OMP_NUM_THREADS", "TRITON_INTERPRET")
@@ -42,14 +42,14 @@ _VARIABLES = ("NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "OMP_NUM_THREADS", "
 class BuiltCallable:
     """What build() of a module returned.
 
-    `build_s` includes the first call. On a GPU, a call `is_held` until the host has queued all that
-    it does, and `host_s` are the seconds that the host took for the last calls.
+    `build_s` includes the first call. On a GPU, the `device_waits` in a call until the host has
+    queued all that it does, and `host_s` are the seconds that the host took for the last calls.
     """
 
     path: Path
     function: Callable[[dict[str, Any]], object]
     build_s: float = 0.0
-    is_held: bool = False
+    device_waits: bool = False
     host_s: deque[float] = field(default_factory=lambda: deque(maxlen=_HOST_CALLS))
 
 
@@ -63,21 +63,19 @@ class CallingDevice(Device):
         super().__init__(*others)
         self._framework = framework
         self._arrays = open_arrays(framework, is_gpu=not self.shares_cpu)
-        self._built = lru_cache(maxsize=_KEPT_CALLABLES)(self._build)
+        self._built = lru_cache(maxsize=_MOST_CALLABLES)(self._build)
         load = partial(load_host, prefix="harness_kernel", functions=("build",))
-        self._modules = lru_cache(maxsize=_KEPT_MODULES)(load)
-        self._first_arguments = lru_cache(maxsize=1)(_first_arguments)
+        self._modules = lru_cache(maxsize=_MOST_MODULES)(load)
         self._passed: dict[str, Any] = {}
 
     @property
     def _how_timed(self) -> str:
         """The framework, its clock, and variables that change how it computes."""
-        said = (f", {name}={os.environ[name]}" for name in _VARIABLES if name in os.environ)
-        return f"{self._framework}, {self.clock}{''.join(said)}"
-
-    @abstractmethod
-    def _bytes(self, bound: BoundArray) -> Any:
-        """Return a bound array's memory as `Arrays.view` takes it."""
+        parts = [self._framework, self.clock]
+        for name in _VARIABLES:
+            if name in os.environ:
+                parts.append(f"{name}={os.environ[name]}")
+        return ", ".join(parts)
 
     @abstractmethod
     def _timed(self, built: BuiltCallable) -> tuple[float, object]:
@@ -94,13 +92,16 @@ class CallingDevice(Device):
         """Keep the callables: to compile them again would take seconds, and move nothing."""
 
     def observed(self, module: BuiltCallable) -> dict[str, float]:
-        return {HOST: statistics.median(module.host_s)} if module.host_s else {}
+        if not module.host_s:
+            return {}
+        return {HOST: statistics.median(module.host_s)}
 
     def _build(self, data: bytes) -> BuiltCallable:
         parts = json.loads(data.partition(b"\n")[0])
-        path, features = Path(parts["path"]), parts["features"]
+        path = Path(parts["path"])
+        features = parts["features"]
         try:
-            arguments = self._first_arguments(path, Input(features))
+            arguments = _first_arguments(path, Input(features))
             began_s = time.perf_counter()
             function = self._modules(path).build(parts["config"], features)
         except HostModuleError as error:
@@ -108,8 +109,10 @@ class CallingDevice(Device):
         except (Exception, SystemExit) as error:
             raise LaunchFailed(describe_error(error, path, "build() raised ")) from None
         if not callable(function):
-            returned = f"build() must return a callable, but returned {kind_of(function)}"
-            raise LaunchFailed(f"{shown_path(path)}: {returned}")
+            raise LaunchFailed(
+                f"{shown_path(path)}: build() must return a callable, but returned "
+                f"{kind_of(function)}"
+            )
         built = BuiltCallable(path, function)
         self._call_first(built, arguments)
         built.build_s = time.perf_counter() - began_s
@@ -117,18 +120,19 @@ class CallingDevice(Device):
 
     def _call_first(self, built: BuiltCallable, arguments: Mapping[str, Argument]) -> None:
         """Call on these arguments, and leave those that are bound as they are."""
-        bound, self._current = self._current, BoundSet({}, {})
+        bound = self.arguments
+        self.arguments = Arguments(self._memory, self.errors)
         try:
-            with self._errors("allocating the arguments of a first call"):
-                self._current = self._bound_copy(arguments)
+            self.arguments.bind(arguments)
             self._compile(built)
-            strays = self._strays_of(self._current)
+            outside_writes = self.arguments.outside_writes()
+            bound.left_zone |= self.arguments.left_zone
         finally:
-            with suppress(self._error):  # of a lost device, which frees nothing
-                self._free_set(self._current)
-            self._current = bound
-        if strays:
-            names = ", ".join(map(str, strays))
+            with suppress(LaunchFailed):  # of a lost device, which frees nothing
+                self.arguments.release()
+            self.arguments = bound
+        if outside_writes:
+            names = ", ".join(map(str, outside_writes))
             raise LaunchFailed(f"the first call writes outside of the argument {names}")
 
     def _compile(self, built: BuiltCallable) -> None:
@@ -146,7 +150,7 @@ class CallingDevice(Device):
         identity of its arguments is soon that of other data.
         """
         self._passed.clear()
-        for name, value in self._arguments.items():
+        for name, value in self.arguments.bound.items():
             if isinstance(value, BoundArray):
                 self._passed[name] = self._view(name, value)
             else:
@@ -163,7 +167,7 @@ class CallingDevice(Device):
             returned = built.function(self._passed)
             return time.perf_counter() - began_s, returned
         except (Exception, SystemExit) as error:
-            self.healthy = self.healthy and self._answers()
+            self._check_answers()
             described = describe_error(error, built.path, "the callable raised ")
             trace = error.__traceback__
             if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:
@@ -172,8 +176,11 @@ class CallingDevice(Device):
 
     def _view(self, name: str, bound: BoundArray) -> Any:
         """Return a new array of the framework over a bound array."""
+        memory = bound.memory
+        if not self.shares_cpu:
+            memory = CudaBytes(memory, bound.size_bytes)
         try:
-            return self._arrays.view(self._bytes(bound), bound.dtype, bound.shape)
+            return self._arrays.view(memory, bound.dtype, bound.shape)
         except Exception as error:
             described = f"{bound.dtype}{list(bound.shape)}: {type(error).__name__}: {error}"
             raise LaunchFailed(
@@ -191,10 +198,11 @@ class CallingDevice(Device):
             )
         for name, array in returned.items():
             try:
-                self.write(name, self._arrays.as_numpy(array))
+                self.arguments.write(name, self._arrays.as_numpy(array))
             except (TypeError, ValueError) as error:
                 raise LaunchFailed(f"the callable returned another array: {error}") from None
 
 
+@lru_cache(maxsize=1)
 def _first_arguments(path: Path, problem: Input) -> dict[str, Argument]:
     return make_arguments(HostModule(path), problem, _FIRST_CALL_SEED)

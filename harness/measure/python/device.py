@@ -8,20 +8,16 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from harness.core.errors import HostTooSlow
 from harness.core.machine import processor, usable_cores
 from harness.core.program import PYTHON
 from harness.core.records import WARM, DeviceLimits, Environment
 from harness.measure.cuda.device import CudaDevice
-from harness.measure.device.bound import BoundArray
+from harness.measure.device.memory import NumpyMemory
 from harness.measure.python.calling import BuiltCallable, CallingDevice
-from harness.measure.python.frameworks import CudaBytes
 
-_ALIGNMENT_BYTES = 64
 _CACHE_BYTES = 1 << 25  # where the system does not say it
+_MOST = 2**31 - 1
 
 
 class CallingCpu(CallingDevice):
@@ -32,7 +28,7 @@ class CallingCpu(CallingDevice):
 
     def __init__(self, framework: str, cache: str = WARM) -> None:
         """`cache` is WARM or COLD, what runs find in the CPU's caches."""
-        super().__init__(framework, MemoryError, "process", cache)
+        super().__init__(framework, NumpyMemory(), "process", cache)
 
     def environment(self, compiler: str) -> Environment:
         """Return the processor, the framework with its clock, and Python's version."""
@@ -48,55 +44,33 @@ class CallingCpu(CallingDevice):
     @property
     def limits(self) -> DeviceLimits:
         """The number of cores; a callable has no groups."""
-        most = 2**31 - 1
-        return DeviceLimits(most, (most,) * 3, (most,) * 3, most, usable_cores(), 1)
-
-    # ------------------------------------------------------------------------------ memory
-
-    def _allocated(self, size_bytes: int) -> Any:
-        memory = np.empty(size_bytes + _ALIGNMENT_BYTES, np.uint8)
-        begin = -memory.ctypes.data % _ALIGNMENT_BYTES
-        return memory[begin : begin + size_bytes]
-
-    def _inside(self, memory: Any, offset: int, size_bytes: int) -> Any:
-        return memory[offset : offset + size_bytes]
-
-    def _write(self, memory: Any, offset: int, array: npt.NDArray[Any]) -> None:
-        memory[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
-
-    def _read(self, array: npt.NDArray[Any], memory: Any, offset: int) -> None:
-        array.reshape(-1).view(np.uint8)[:] = memory[offset : offset + array.nbytes]
-
-    def _fill(self, memory: Any, offset: int, byte: int, size_bytes: int) -> None:
-        memory[offset : offset + size_bytes] = byte
-
-    def _copy(self, memory: Any, offset: int, source: Any, size_bytes: int) -> None:
-        memory[offset : offset + size_bytes] = source[:size_bytes]
-
-    def _free(self, whole: Any, part: Any = None) -> None:
-        """Do nothing: memory goes with the last array that is in it."""
+        return DeviceLimits(
+            max_group_size=_MOST,
+            max_group_dims=(_MOST, _MOST, _MOST),
+            max_grid_dims=(_MOST, _MOST, _MOST),
+            max_local_bytes=_MOST,
+            compute_units=usable_cores(),
+            warp_size=1,
+        )
 
     def _wait(self) -> None:
         """Do nothing: all has ended when a call returns."""
 
     def _timed_fill(self, memory: Any, size_bytes: int) -> float:
         began_s = time.perf_counter()
-        self._fill(memory, 0, 0, size_bytes)
+        self._memory.fill(memory, 0, size_bytes)
         return time.perf_counter() - began_s
 
     @property
     def _cache_bytes(self) -> int:
         name = "SC_LEVEL3_CACHE_SIZE"
-        return (os.sysconf(name) if name in os.sysconf_names else 0) or _CACHE_BYTES
+        if name not in os.sysconf_names:
+            return _CACHE_BYTES
+        return os.sysconf(name) or _CACHE_BYTES
 
-    def _is_out_of_memory(self, error: Exception) -> bool:
-        return True  # MemoryError says nothing else
-
-    def _describe_memory(self) -> str:
-        return f"harness holds {self._held_bytes:,} bytes; other programs may hold the rest"
-
-    def _bytes(self, bound: BoundArray) -> Any:
-        return bound.memory
+    def _why_full(self, error: Exception, allocated_bytes: int) -> str:
+        # MemoryError says nothing else.
+        return f"harness holds {allocated_bytes:,} bytes; other programs may hold the rest"
 
     def _timed(self, built: BuiltCallable) -> tuple[float, object]:
         self._before_launch()
@@ -115,26 +89,25 @@ class CallingGpu(CallingDevice, CudaDevice):
             environment, backend=PYTHON, platform=f"{self._how_timed}, {environment.platform}"
         )
 
-    def _bytes(self, bound: BoundArray) -> Any:
-        return CudaBytes(int(bound.memory), bound.size_bytes)
-
     def _compile(self, built: BuiltCallable) -> None:
-        """Call for the first time, and find out whether the device may be held back meanwhile: not
-        where the callable itself waits for it, whose time then holds the host's work."""
+        """Call for the first time, and find out whether the device may wait meanwhile: not where
+        the callable itself waits for it, whose time then includes the host's work."""
         self._call(built)
-        built.is_held = True
+        built.device_waits = True
         try:
             self._call(built)
         except HostTooSlow:
-            built.is_held = False
+            built.device_waits = False
         built.host_s.clear()
 
     def _timed(self, built: BuiltCallable) -> tuple[float, object]:
         called: list[tuple[float, object]] = []
-        with self._errors("running the callable"):
-            self._stream.queue(
-                [lambda: called.append(self._called(built))], self._before_launch, built.is_held
-            )
+
+        def call() -> None:
+            called.append(self._called(built))
+
+        with self.errors("running the callable"):
+            self._stream.queue([call], self._before_launch, built.device_waits)
             self._wait()
             elapsed_s = self._stream.elapsed_s(1)
         host_s, returned = called[0]
