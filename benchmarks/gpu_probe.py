@@ -55,7 +55,7 @@ from harness.measure.device.clocks import GPU_WARMUP_S, ClockWatch
 from harness.measure.device.launcher import Compiler
 from harness.measure.device.verify import Tolerance
 from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
-from harness.measure.kernels.runner import measure_interleaved
+from harness.measure.kernels.trial import measure_interleaved
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import load_spec
@@ -256,7 +256,9 @@ def equal_times(
     """Measure the kernel against itself."""
     device.watch = watch
     jobs = [_job(binary, LAUNCHES)] * 2
-    pairs = [measure_interleaved(device, [DATA], jobs, ROUNDS, seed) for seed in range(trials)]
+    pairs = [
+        measure_interleaved(device, [DATA], jobs, ROUNDS, seed).measured for seed in range(trials)
+    ]
     ratios = [_ratio(*pair) for pair in pairs]
     thrown = sum(each.observed.get(THROTTLED_SAMPLES, 0) for pair in pairs for each in pair)
     return {
@@ -312,7 +314,7 @@ def compilers(args: argparse.Namespace) -> Figures:
         both = [open_cuda_compiler(one, list_gpus()[0].arch) for one in CUDA_COMPILERS]
         made = [compiler.compile(program) for compiler in both]
         jobs = [_job(binary, (launch,)) for binary in made]
-        ratio = _ratio(*measure_interleaved(device, [data], jobs, ROUNDS))
+        ratio = _ratio(*measure_interleaved(device, [data], jobs, ROUNDS).measured)
         nvcc, nvrtc = (binary.build for binary in made)
         found[name] = {
             "nvcc_s": nvcc.compile_s,

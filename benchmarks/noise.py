@@ -14,11 +14,18 @@ import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.core.program import Binary
-from harness.core.records import Build, Config, Environment, Input, Measurement
+from harness.core.records import (
+    Build,
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    Statistic,
+    StopReason,
+    Timing,
+)
 from harness.measure.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
-from harness.measure.trial import trial
-from harness.measure.trial.trial import Job
 from harness.space import Space
 from harness.space_file import Spec
 
@@ -215,9 +222,8 @@ Times = Callable[[Input, Config], float]
 class SimulatedMeasurer:
     """A `harness.measure.measurer.Measurer` that takes its samples from a noise model.
 
-    It samples as real measurers do, by the functions of harness.measure.trial.trial and
-    harness.measure.occasions. Nothing is built, and nothing fails. With an
-    `owner`, it uses the simulated process of that measurer.
+    It samples as real measurers do. Nothing is built, and nothing fails. With an `owner`, it uses
+    the simulated process of that measurer.
     """
 
     environment = ENVIRONMENT
@@ -256,7 +262,12 @@ class SimulatedMeasurer:
         self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> Measurement:
         """Measure one configuration."""
-        return trial.measure(self._launches(self._job(problem, config, best_s)))
+        loaded = self._load(problem, config)
+        while True:
+            loaded.samples_s.append(self._run(loaded))
+            stopped = self._sampling.stop(loaded.samples_s, best_s)
+            if stopped is not None:
+                return loaded.measured(stopped)
 
     def measure_interleaved(
         self,
@@ -267,68 +278,53 @@ class SimulatedMeasurer:
         seeds: Sequence[int] = ONE_OCCASION,
     ) -> list[Measurement]:
         """Measure several configurations, one sample of each per round."""
-        jobs = [self._job(problem, config, None) for config in configs]
 
-        def measure(jobs: Sequence[Job], block: Block) -> list[Measurement]:
-            runners = [self._launches(job) for job in jobs]
-            return trial.measure_interleaved(runners, block.rounds, block.order)
+        def measure(configs: Sequence[Config], block: Block) -> list[Measurement]:
+            loads = [self._load(problem, config) for config in configs]
+            rng = random.Random(block.order)
+            for _ in range(block.rounds):
+                for loaded in rng.sample(loads, len(loads)):
+                    loaded.samples_s.append(self._run(loaded))
+            return [loaded.measured(StopReason.INTERLEAVED) for loaded in loads]
 
-        return over_occasions(jobs, split_rounds(rounds, seeds), measure)
+        return over_occasions(configs, split_rounds(rounds, seeds), measure)
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
 
-    def _launches(self, job: Job) -> _Launches:
-        return _Launches(job, self.noise, self._times, self._process)
+    def _load(self, problem: Input, config: Config) -> _Loaded:
+        """Load a configuration; its first run warms up."""
+        load = self.noise.load(f"{problem.digest} {config.digest}")
+        loaded = _Loaded(problem, config, load, self._sampling.statistic)
+        loaded.first_run_s = self._run(loaded)
+        return loaded
 
-    def _job(self, problem: Input, config: Config, best_s: float | None) -> Job:
-        binary = Binary(Build(config.digest, "", "a compiler", 0.0), b"")
-        sampling = self._sampling
-        return Job(config=config, input=problem, binary=binary, sampling=sampling, best_s=best_s)
+    def _run(self, loaded: _Loaded) -> float:
+        """Run once; return what the clock says."""
+        time_s = self._times(loaded.problem, loaded.config)
+        noise = next(self._process) + self.noise.launch(loaded.load)
+        return self.noise.read(time_s * math.exp(noise))
 
 
 @dataclass
-class _Launches:
-    """A `harness.measure.trial.trial.Runner` of one load of the code, without outputs."""
+class _Loaded:
+    """One load of a configuration's code, and its times."""
 
-    job: Job
-    noise: Noise
-    times: Times
-    process: Iterator[float]
-    wall_s: float = 0.0
-    tick_s: float = 0.0
-    host_read: tuple[str, ...] = ()
-    _load: Load = field(default_factory=Load)
+    problem: Input
+    config: Config
+    load: Load
+    statistic: Statistic
+    first_run_s: float = 0.0
+    samples_s: list[float] = field(default_factory=list)
 
-    def prepare(self) -> Iterator[float]:
-        """Load; the first run warms up."""
-        self._load = self.noise.load(f"{self.job.input.digest} {self.job.config.digest}")
-        yield self.run()
-
-    def run(self) -> float:
-        """Run once."""
-        time_s = self.times(self.job.input, self.job.config)
-        return self.noise.read(
-            time_s * math.exp(next(self.process) + self.noise.launch(self._load))
+    def measured(self, stopped: StopReason) -> Measurement:
+        """Return its measurement."""
+        return Measurement(
+            self.config,
+            self.problem,
+            Outcome.OK,
+            Timing(tuple(self.samples_s), stopped, statistic=self.statistic),
+            Build(self.config.digest, "", "a compiler", 0.0),
+            warmup_s=(self.first_run_s,),
+            host_read=(),
         )
-
-    def is_warm(self) -> bool:
-        """Say yes: nothing is warmed up."""
-        return True
-
-    def keeps_sample(self) -> bool:
-        """Say yes: no device has a low clock."""
-        return True
-
-    def verify(self) -> None:
-        """Do nothing: all outputs are right."""
-
-    def finish(self) -> None:
-        """Do nothing: nothing is gathered."""
-
-    def check_writes(self) -> None:
-        """Do nothing: nothing is written."""
-
-    def observed(self) -> dict[str, float]:
-        """Observe nothing."""
-        return {}

@@ -11,7 +11,7 @@ class Worker(list[object]):
         return function(*args)
 
     @property
-    def is_spoilt(self):
+    def must_be_replaced(self):
         """Say whether it may not be used again."""
         return "spoilt" in self
 

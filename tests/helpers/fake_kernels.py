@@ -10,6 +10,7 @@ from harness.core.records import Config, Input
 from harness.measure.choose import open_kernels
 from harness.measure.device.verify import Tolerance
 from harness.measure.kernels.data import KernelData, KernelJob
+from harness.measure.kernels.trial import measure_interleaved
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats.timing import Sampling
@@ -84,6 +85,11 @@ def bound_device(kernel=None, times_s=(), clocks_mhz=(), kind=FakeDevice):
     device = kind(times_s, KERNELS | ({"twice": kernel} if kernel else {}), clocks_mhz)
     device.bind(DATA.arguments)
     return device
+
+
+def interleaved(*args, **options):
+    """Measure jobs interleaved, and return their measurements."""
+    return measure_interleaved(*args, **options).measured
 
 
 def measure_kernels_here(monkeypatch):

@@ -260,7 +260,6 @@ class HereChild:
     """A fake of a child, whose process takes a second to start: it does all work right here, as if
     all threads shared one process."""
 
-    generation = 1
     _working = threading.RLock()
 
     def __init__(self, make_worker):
@@ -274,15 +273,19 @@ class HereChild:
             try:
                 return method(self._worker, *args)
             finally:
-                if getattr(self._worker, "is_spoilt", False):
+                if getattr(self._worker, "must_be_replaced", False):
                     self.replace()
 
     call_again = call
 
+    @property
+    def is_running(self):
+        """Whether there is a worker."""
+        return self._worker is not None
+
     def replace(self):
         """Make another worker."""
         self._worker = None
-        self.generation += 1
 
     close = replace
 

@@ -16,9 +16,8 @@ from harness.measure.device.arguments import (
     zone_bytes,
     zone_content,
 )
-from harness.measure.kernels.process import DeviceWorker
+from harness.measure.kernels.process import DataKey, DeviceWorker, NotPrepared
 from harness.measure.occasions import Block
-from harness.measure.process.child import ChildLost
 from tests.helpers.fake_kernels import FOUR, DeviceBackend, fake_job
 from tests.helpers.fakes import FakeArguments, FakeCompiler, FakeDevice
 
@@ -113,13 +112,13 @@ def worker(tmp_path, device):
     """A worker with the data of an input on a device that can be spoilt."""
     (tmp_path / "twice.py").write_text(HOST)
     worker = DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device))
-    worker.prepare(tmp_path / "twice.py", FOUR)
+    worker.key = DataKey(tmp_path / "twice.py", FOUR)
+    worker.prepare(worker.key)
     return worker
 
 
-def outcome_of(worker, kernel):
-    result = worker.run(job_of(kernel))
-    return result.outcome
+def outcome_of(worker, kernel, group=4):
+    return worker.run(worker.key, job_of(kernel, group)).outcome
 
 
 @pytest.mark.parametrize("guilty", ["overruns", "overwrites_input", "reaches_copies"])
@@ -141,21 +140,25 @@ def test_kernel_that_overruns_at_one_run_only_is_blamed(worker):
 
 
 def test_search_runs_on_clean_memory_after_interleaved_kernels(worker):
-    result = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).measured
+    result = worker.run_interleaved(
+        worker.key, [job_of("reaches_copies")], Block(rounds=2)
+    ).measured
     assert result[0].outcome is Outcome.WRONG_RESULT
     assert outcome_of(worker, "right") is Outcome.OK
 
 
 @pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input", "overruns_once"])
-def test_interleaved_kernels_are_repeated_where_spoilt(worker, guilty):
+def test_interleaved_kernels_are_repeated_where_spoilt(device, worker, guilty):
     jobs = [job_of("right"), job_of(guilty), job_of("right")]
-    assert not worker.run_interleaved(jobs, Block(rounds=2)).complete
-    assert worker.is_spoilt
+    assert not worker.run_interleaved(worker.key, jobs, Block(rounds=2)).complete
+    assert worker.must_be_replaced == (guilty == "overruns_far")
+    if not worker.must_be_replaced:
+        assert device.binds == 2, "the data were copied again"
 
 
 def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker):
     assert outcome_of(worker, "overruns_far") is Outcome.WRONG_RESULT
-    assert worker.is_spoilt
+    assert worker.must_be_replaced
 
 
 @pytest.mark.parametrize("left_zone, answers", [(True, True), (False, False), (False, True)])
@@ -166,15 +169,15 @@ def test_callable_that_may_have_spoilt_the_process_as_it_compiled_does(
     monkeypatch.setattr(device, "load", lambda _: SimpleNamespace(build_s=0.5))
     device.arguments.left_zone, device.answers = left_zone, answers
     worker.compile(tmp_path / "twice.py", Program("kernel right", (), ()))
-    assert worker.is_spoilt == (left_zone or not answers)
+    assert worker.must_be_replaced == (left_zone or not answers)
 
 
-def test_data_are_copied_once_for_right_kernels(device, worker):
+def test_data_are_copied_once_for_right_kernels_and_again_after_others(device, worker):
     assert outcome_of(worker, "right") is Outcome.OK
-    refused = worker.run(job_of("right", group=1024))
-    assert refused.outcome is Outcome.LAUNCH_FAILED
     assert outcome_of(worker, "right") is Outcome.OK
     assert device.binds == 1
+    assert outcome_of(worker, "right", group=1024) is Outcome.LAUNCH_FAILED
+    assert device.binds == 2
 
 
 def test_full_device_is_replaced(device, worker, monkeypatch):
@@ -183,9 +186,9 @@ def test_full_device_is_replaced(device, worker, monkeypatch):
 
     monkeypatch.setattr(device, "bind", refuses)
     assert outcome_of(worker, "overruns") is Outcome.WRONG_RESULT
-    assert worker.is_spoilt
-    with pytest.raises(ChildLost):
-        worker.run_interleaved([job_of("right")], Block(rounds=2))
+    assert worker.must_be_replaced
+    with pytest.raises(NotPrepared):
+        worker.run_interleaved(worker.key, [job_of("right")], Block(rounds=2))
 
 
 # --------------------------------------------------------------------------------- around arguments

@@ -6,15 +6,13 @@ import dataclasses
 import itertools
 import math
 import random
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE, SM_CLOCK_MHZ, THROTTLED_SAMPLES
-from harness.core.program import Binary
-from harness.core.records import Build, Config, Input, Outcome
+from harness.core.records import Outcome
 from harness.measure.device import clocks as clock_watch
 from harness.measure.device.clocks import (
     GPU_WARMUP_S,
@@ -25,13 +23,12 @@ from harness.measure.device.clocks import (
     find_tick,
     run_sample,
 )
-from harness.measure.kernels.runner import measure_kernel
+from harness.measure.kernels.trial import measure_alone
 from harness.measure.occasions import join
-from harness.measure.trial import trial
-from harness.measure.trial.trial import Job
 from harness.space_file import load_spec
 from harness.stats.timing import Sampling
-from tests.helpers.fake_kernels import DATA, bound_device, fake_job
+from tests.helpers.fake_kernels import DATA, bound_device, fake_job, interleaved
+from tests.helpers.fakes import KERNELS, FakeDevice
 
 FULL_MHZ = 1000.0
 JOB = fake_job()
@@ -222,7 +219,7 @@ def sampled(**changes):
 
 def test_thrown_away_sample_is_taken_again():
     device = bound_device(None, [9, 1, 2, 7, 3, 4], [1000, 1000, 1000, 600, 1000, 980])
-    measured = measure_kernel(device, DATA, JOB)
+    measured = measure_alone(device, DATA, JOB)
     assert (measured.timing.samples_s, measured.warmup_s) == ((1, 2, 3, 4), (9,))
     clocks = measured.observed[SM_CLOCK_MHZ], measured.observed[THROTTLED_SAMPLES]
     assert clocks == (1000, 1)
@@ -232,7 +229,7 @@ def test_runs_that_warm_the_device_are_in_no_sample():
     device = bound_device()
     moments_s = itertools.count(0.0, 1e-4)
     device.watch = ClockWatch(None, lambda: next(moments_s))
-    measured = measure_kernel(device, DATA, sampled(warmup_time_s=0.025))
+    measured = measure_alone(device, DATA, sampled(warmup_time_s=0.025))
     assert len(measured.warmup_s) == 1
     assert 50 < len(device.launched) < 300
 
@@ -240,7 +237,7 @@ def test_runs_that_warm_the_device_are_in_no_sample():
 def test_device_that_never_becomes_warm_is_sampled_in_the_end():
     device = bound_device()
     device.watch = ClockWatch(None, lambda: 1.0)
-    measured = measure_kernel(device, DATA, sampled(warmup_time_s=0.001, repeats=2))
+    measured = measure_alone(device, DATA, sampled(warmup_time_s=0.001, repeats=2))
     assert measured.outcome is Outcome.OK
 
 
@@ -248,54 +245,32 @@ def test_device_that_never_becomes_warm_is_sampled_in_the_end():
 
 
 TICK_S = 1.024e-6
-TICK_JOB = Job(
-    config=Config({}),
-    input=Input({}),
-    binary=Binary(Build(key="", options="", compiler="", compile_s=0.0), b""),
-    sampling=Sampling(),
-)
 
 
-@dataclass
-class TickingRunner:
-    """A `Runner` whose launches take a time, 0.5 % more or less, on a clock that counts in ticks,
-    and begin anywhere in one."""
+class TickingDevice(FakeDevice):
+    """A device whose kernels have these true times, 0.5 % more or less, on a clock that counts in
+    ticks; they begin anywhere in one."""
 
-    true_s: float
-    tick_s: float
-    rng: random.Random
-    job: Job = TICK_JOB
-    wall_s: float = 0.0
-    host_read: tuple[str, ...] = ()
-    runs: int = 0
+    def __init__(self, tick_s=TICK_S, seed=0, **true_s):
+        super().__init__(kernels=dict.fromkeys(true_s, KERNELS["twice"]))
+        self.tick_s = tick_s
+        self._true_s = true_s
+        self._rng = random.Random(seed)
+        self.bind(DATA.arguments)
 
-    def prepare(self):
-        yield self.run()
+    def launch(self, module, launches):
+        """Launch one kernel; return what the clock says, and at least one tick."""
+        super().launch(module, launches)
+        took = self._true_s[launches[0].function] * self._rng.gauss(1, 0.005) / self.tick_s
+        return max(1, int(self._rng.random() + took)) * self.tick_s
 
-    def run(self):
-        """Return what the clock says of one launch, and at least one tick."""
-        self.runs += 1
-        took = self.true_s * self.rng.gauss(1, 0.005) / self.tick_s
-        return max(1, int(self.rng.random() + took)) * self.tick_s
-
-    def is_warm(self):
-        return True
-
-    def keeps_sample(self):
-        return True
-
-    def verify(self): ...
-
-    def finish(self): ...
-
-    def check_writes(self): ...
-
-    def observed(self):
-        return {}
+    def runs(self, kernel):
+        """How often it was launched."""
+        return [launch.function for launch in self.launches].count(kernel)
 
 
-def runner(true_s, tick_s=TICK_S, seed=0):
-    return TickingRunner(true_s, tick_s, random.Random(seed))
+def ticked(kernel, **sampling):
+    return fake_job(kernel, sampling=Sampling(**sampling))
 
 
 @pytest.mark.parametrize("tick_s", [1.024e-6, 0.5e-6, 32e-9])
@@ -356,10 +331,11 @@ def test_delays_are_spread_over_the_tick(monkeypatch):
 
 
 def test_short_kernel_is_measured_as_means_of_many_runs_each():
-    short = runner(2.5 * TICK_S)
-    measured = trial.measure(short)
-    assert short.runs == 1 + measured.timing.count * measured.observed[RUNS_PER_SAMPLE]
-    assert measured.observed[RUNS_PER_SAMPLE] == pytest.approx(40, abs=3)
+    device = TickingDevice(short=2.5 * TICK_S)
+    measured = measure_alone(device, DATA, ticked("short"))
+    runs = measured.observed[RUNS_PER_SAMPLE]
+    assert device.runs("short") == 1 + measured.timing.count * runs
+    assert runs == pytest.approx(40, abs=3)
     assert measured.time_s == pytest.approx(2.5 * TICK_S, rel=0.01)
     assert measured.timing.clock_error_s == pytest.approx(TICK_S / 80, rel=0.1)
     assert measured.observed[CLOCK_ERROR] == measured.timing.clock_error_s
@@ -367,27 +343,27 @@ def test_short_kernel_is_measured_as_means_of_many_runs_each():
 
 
 def test_configurations_in_one_round_have_samples_of_their_own_sizes():
-    slow, fast = trial.measure_interleaved([runner(30 * TICK_S), runner(3 * TICK_S)], 4)
+    device = TickingDevice(slow=30 * TICK_S, fast=3 * TICK_S)
+    slow, fast = interleaved(device, [DATA], [ticked("slow"), ticked("fast")], 4)
     assert slow.observed[RUNS_PER_SAMPLE] == 4
     assert fast.observed[RUNS_PER_SAMPLE] == pytest.approx(33, abs=2)
 
 
 def test_interleaved_samples_are_long_enough_for_the_least_time_after_an_untimed_run():
-    job = runner(1.0).job
-    sampling = dataclasses.replace(job.sampling, least_time_s=0.2, repeats=20)
-    job = dataclasses.replace(job, sampling=sampling)
-    runners = [dataclasses.replace(runner(s, tick_s=1e-9), job=job) for s in (1e-3, 0.05)]
-    short, long = trial.measure_interleaved(runners, 3)
+    device = TickingDevice(tick_s=1e-9, short=1e-3, long=0.05)
+    jobs = [ticked(kernel, least_time_s=0.2, repeats=20) for kernel in ("short", "long")]
+    short, long = interleaved(device, [DATA], jobs, 3)
     assert short.observed[RUNS_PER_SAMPLE] == pytest.approx(10, abs=1)
-    assert runners[0].runs == 1 + 3 * (1 + short.observed[RUNS_PER_SAMPLE])
+    assert device.runs("short") == 1 + 3 * (1 + short.observed[RUNS_PER_SAMPLE])
     assert RUNS_PER_SAMPLE not in long.observed
-    assert runners[1].runs == 1 + 3
-    alone = dataclasses.replace(runner(1e-3, tick_s=1e-9), job=job)
-    assert RUNS_PER_SAMPLE not in trial.measure(alone).observed, "a search has no least time"
+    assert device.runs("long") == 1 + 3
+    alone = measure_alone(device, DATA, jobs[0])
+    assert RUNS_PER_SAMPLE not in alone.observed, "a search has no least time"
 
 
 def test_occasions_together_have_the_largest_error():
-    parts = [trial.measure_interleaved([runner(3 * TICK_S, seed=n)], 3)[0] for n in range(4)]
+    devices = [TickingDevice(seed=number, short=3 * TICK_S) for number in range(4)]
+    parts = [interleaved(device, [DATA], [ticked("short")], 3)[0] for device in devices]
     errors_s = [part.observed[CLOCK_ERROR] for part in parts]
     joined = join(parts)
     assert joined.timing.clock_error_s == joined.observed[CLOCK_ERROR] == max(errors_s)

@@ -17,7 +17,7 @@ from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.package import dispatcher_of, write_dispatcher
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.flags import fitted_to_backend, fitted_to_program
-from harness.measure.kernels.runner import BIT_EXACT
+from harness.measure.kernels.trial import BIT_EXACT
 from harness.models.columns import TunedRange
 from harness.results.notes import Notes, file_lines, files_of_flags
 from harness.space import ConstrainedSpace

@@ -14,9 +14,9 @@ from harness.host import Launch
 from harness.measure.device.host_module import TrackedConfig
 from harness.measure.device.verify import NAN
 from harness.measure.kernels.data import make_kernel_data
-from harness.measure.kernels.runner import measure_interleaved, measure_kernel
+from harness.measure.kernels.trial import measure_alone
 from harness.stats.timing import Sampling
-from tests.helpers.fake_kernels import fake_job
+from tests.helpers.fake_kernels import fake_job, interleaved
 from tests.helpers.fakes import FakeCompiler, FakeDevice, nothing
 from tests.helpers.planted import assert_ok
 
@@ -196,11 +196,11 @@ def device_of(case, **kernels):
 def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path):
     case = case_of(tmp_path)
     device = device_of(case)
-    measured = measure_kernel(device, case, job_of(STEPS=1))
+    measured = measure_alone(device, case, job_of(STEPS=1))
     assert_ok(measured)
     # Four doublings and a copy, for each run: a verified one and the samples.
     assert len(device.launched) == 5 * (1 + measured.timing.count)
-    both = measure_interleaved(device, [case], [job_of(STEPS=1), job_of(STEPS=2)], rounds=2)
+    both = interleaved(device, [case], [job_of(STEPS=1), job_of(STEPS=2)], rounds=2)
     assert_ok(*both)
 
 
@@ -215,7 +215,7 @@ def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(
     device = device_of(case, double=nothing, copy=nothing)
     launches = Launch("double", (4,), (1,), ("x", "most")), Launch("copy", (4,), (1,), ("x", "y"))
     job = replace(job_of(STEPS=1), arch=arch, launches=launches)
-    measure_kernel(device, case, job)
+    measure_alone(device, case, job)
     launched = device.launches[:2]
     assert [launch.arguments for launch in launched] == passed
     assert {launch.constants for launch in launched} == {constants}
@@ -225,7 +225,7 @@ def test_occupancy_is_that_of_the_launches_that_are_yielded(tmp_path):
     case, job = case_of(tmp_path), job_of(STEPS=1)
     build = replace(job.binary.build, registers=32)
     binary = replace(job.binary, build=build)
-    measured = measure_kernel(device_of(case), case, replace(job, arch="sm_90", binary=binary))
+    measured = measure_alone(device_of(case), case, replace(job, arch="sm_90", binary=binary))
     assert measured.observed["active_warps"] == 32, "of one warp each"
 
 
@@ -234,7 +234,7 @@ def test_time_of_a_run_is_the_sum_of_its_launches_and_its_clock_the_lowest(tmp_p
     clocks_mhz = itertools.cycle((990, 970, 980))
     device = FakeDevice((1.0, 2.0, 4.0, 8.0, 16.0) * 9, KERNELS, clocks_mhz=clocks_mhz)
     device.bind(case.arguments)
-    measured = measure_kernel(device, case, job_of(STEPS=1))
+    measured = measure_alone(device, case, job_of(STEPS=1))
     assert set(measured.timing.samples_s) == {31.0}
     assert measured.observed["sm_clock_mhz"] == 970
 
@@ -275,16 +275,16 @@ def test_a_configuration_cannot_be_read_without_a_record(tmp_path):
 
 def test_a_measurement_records_what_launches_and_arrange_read(tmp_path):
     case = case_of(tmp_path)
-    assert measure_kernel(device_of(case), case, job_of(STEPS=1, V=1)).host_read == ("STEPS",)
+    assert measure_alone(device_of(case), case, job_of(STEPS=1, V=1)).host_read == ("STEPS",)
     text = ARRANGED.replace('"firsts_packed" if config["PACKED"] else "firsts"', '"firsts_packed"')
     case = case_of(tmp_path, text)
-    measured = measure_kernel(arranged_device(case), case, arranged_job(1))
+    measured = measure_alone(arranged_device(case), case, arranged_job(1))
     assert (measured.outcome, measured.host_read) == (Outcome.OK, ("PACKED",))
 
 
 def test_a_failure_records_what_was_read_before_it(tmp_path):
     case = case_of(tmp_path, HOST.replace('yield Launch("copy"', 'yield ("copy"'))
-    measured = measure_kernel(device_of(case), case, job_of(STEPS=1))
+    measured = measure_alone(device_of(case), case, job_of(STEPS=1))
     assert (measured.outcome, measured.host_read) == (Outcome.LAUNCH_FAILED, ("STEPS",))
 
 
@@ -312,7 +312,7 @@ def test_faults_of_launches_are_reported(tmp_path):
     for old, new, reason in cases:
         assert old in HOST
         case = case_of(tmp_path, HOST.replace(old, new))
-        measured = measure_kernel(device_of(case), case, job_of(STEPS=1))
+        measured = measure_alone(device_of(case), case, job_of(STEPS=1))
         assert measured.outcome is Outcome.LAUNCH_FAILED
         assert re.search(reason, measured.message)
 
@@ -360,16 +360,16 @@ def arranged_job(packed):
 def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path):
     case = case_of(tmp_path, ARRANGED)
     device = arranged_device(case)
-    measured = [measure_kernel(device, case, arranged_job(packed)) for packed in (1, 0, 1, 0, 0, 1)]
-    measured += measure_interleaved(device, [case], [arranged_job(1), arranged_job(0)], rounds=3)
+    measured = [measure_alone(device, case, arranged_job(packed)) for packed in (1, 0, 1, 0, 0, 1)]
+    measured += interleaved(device, [case], [arranged_job(1), arranged_job(0)], rounds=3)
     assert_ok(*measured)
 
 
 def test_interleaved_configurations_all_write_what_one_arranges(tmp_path):
     case = case_of(tmp_path, ARRANGED)
     arranged = case.arranged(TrackedConfig(Config({"PACKED": 0})))
-    for interleaved, written in ((False, ["pairs"]), (False, []), (True, ["pairs"])):
-        assert [*case.to_write(arranged, interleaved)] == written
+    for together, written in ((False, ["pairs"]), (False, []), (True, ["pairs"])):
+        assert [*case.to_write(arranged, together)] == written
     case.bound_again()
     assert case.to_write(arranged, interleaved=False)
 
@@ -386,8 +386,8 @@ def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path
 
     device = device_of(case, firsts=spoiling(firsts), firsts_packed=spoiling(firsts_packed))
     jobs = [arranged_job(1), arranged_job(0)]
-    measured = [measure_kernel(device, case, job) for job in jobs]
-    measured += measure_interleaved(device, [case], jobs, rounds=3)
+    measured = [measure_alone(device, case, job) for job in jobs]
+    measured += interleaved(device, [case], jobs, rounds=3)
     assert_ok(*measured)
 
 

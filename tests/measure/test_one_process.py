@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.kernels.process import DeviceWorker
+from harness.measure.kernels.process import DataKey, DeviceWorker
 from tests.helpers.fake_kernels import FOUR, DeviceBackend, fake_job, write_fake
 from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeDevice
 from tests.helpers.planted import assert_ok, space_of
@@ -59,13 +59,14 @@ def test_host_modules_find_their_own_helpers(tmp_path, kind, monkeypatch):
     device = FakeDevice()
     worker = DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device))
     for host, value in ((hosts[0], 1), (hosts[1], 3), (hosts[0], 1), (hosts[0], 1), (hosts[1], 3)):
-        worker.prepare(host, FOUR)
+        key = DataKey(host, FOUR)
+        worker.prepare(key)
         assert np.all(device.bound["x"] == value)
-        found = worker.run(JOB)
+        found = worker.run(key, JOB)
         assert_ok(found)
         assert found.observed["value"] == value, "observe() imports at each call"
     (tmp_path / "plain.py").write_text(FAKE_HOST)
-    worker.prepare(tmp_path / "plain.py", FOUR)
+    worker.prepare(DataKey(tmp_path / "plain.py", FOUR))
     assert not any(name.partition(".")[0] == "values" for name in sys.modules)
 
 

@@ -16,12 +16,12 @@ import pytest
 
 from harness.core.errors import HostTooSlow
 from harness.core.records import Environment, Outcome
-from harness.measure.kernels.runner import measure_interleaved, measure_kernel
+from harness.measure.kernels.trial import measure_alone
 from harness.measure.sensors import energy as energy_module
 from harness.measure.sensors.energy import SensorUnavailable, counter_updates, measure_energy
 from harness.measure.sensors.nvml import Sensors, open_sensors, other_processes
 from harness.stats.timing import Sampling
-from tests.helpers.fake_kernels import DATA, bound_device, fake_job
+from tests.helpers.fake_kernels import DATA, bound_device, fake_job, interleaved
 from tests.helpers.planted import assert_ok
 from tests.helpers.stub_nvml import BUS
 
@@ -196,7 +196,7 @@ def measured(sensors, meter, **changes):
         np.copyto(y, 2 * x)
 
     device = bound_device(works, (2e-3 for _ in count()))
-    found = measure_kernel(device, DATA, replace(JOB, **changes), sensors)
+    found = measure_alone(device, DATA, replace(JOB, **changes), sensors)
     assert_ok(found)
     return device, dict(found.observed)
 
@@ -218,7 +218,7 @@ def test_energy_costs_launches_only_where_it_is_measured(meter, energy_s):
 
 def test_too_slow_a_host_costs_energy(meter, monkeypatch):
     too_slow = Mock(side_effect=HostTooSlow("the device waited in vain"))
-    monkeypatch.setattr("harness.measure.kernels.runner.measure_energy", too_slow)
+    monkeypatch.setattr("harness.measure.kernels.trial.measure_energy", too_slow)
     _, found = measured(Sensors(counter=meter), meter)
     assert "energy_j" not in found
 
@@ -227,7 +227,7 @@ def test_interleaved_measurements_have_a_state_and_no_energy(nvml):
     nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0x20, 0])
     device = bound_device()
     sensors = gpu()
-    (found,) = measure_interleaved(device, [DATA], [JOB], 3, sensors=sensors)
+    (found,) = interleaved(device, [DATA], [JOB], 3, sensors=sensors)
     assert len(device.launched) == 4
     assert found.observed["throttled_by_sw_thermal"] == 1
     assert "energy_j" not in found.observed
@@ -241,7 +241,7 @@ def test_wrong_result_among_the_launches_for_energy_is_found():
 
     sensors = Sensors(counter=Meter())
     job = replace(JOB, energy_s=0.02)
-    found = measure_kernel(bound_device(tires), DATA, job, sensors)
+    found = measure_alone(bound_device(tires), DATA, job, sensors)
     assert found.outcome is Outcome.WRONG_RESULT
 
 

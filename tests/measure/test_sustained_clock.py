@@ -33,7 +33,7 @@ from harness.measure.device.clocks import (
 from harness.measure.kernels import process as kernel_process
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.process import DeviceWorker
-from harness.measure.kernels.runner import measure_interleaved, measure_kernel
+from harness.measure.kernels.trial import measure_alone
 from harness.report.page import facts_of
 from harness.results import Store, writing
 from harness.results.view import read_results, the_one
@@ -42,6 +42,7 @@ from tests.helpers.fake_kernels import (
     DeviceBackend,
     bound_device,
     fake_job,
+    interleaved,
     write_fake,
 )
 from tests.helpers.fakes import FAKE_SPACE, FakeDevice
@@ -201,8 +202,8 @@ AT_SUSTAINED = replace(JOB, sampling=replace(JOB.sampling, warmup_time_s=SUSTAIN
 
 @pytest.mark.parametrize("kind", [SlowingDevice, UnreadableDevice])
 def test_a_time_belongs_to_the_clock_that_the_space_names(kind):
-    at_boost = measure_kernel(slowing(BOOST, kind), DATA, AT_BOOST)
-    sustained = measure_kernel(slowing(SUSTAINED, kind), DATA, AT_SUSTAINED)
+    at_boost = measure_alone(slowing(BOOST, kind), DATA, AT_BOOST)
+    sustained = measure_alone(slowing(SUSTAINED, kind), DATA, AT_SUSTAINED)
     assert at_boost.time_s == pytest.approx(RUN_S)
     assert sustained.time_s == pytest.approx(RUN_S * BOOST_MHZ / LOW_MHZ)
     assert THROTTLED_SAMPLES not in sustained.observed
@@ -212,7 +213,7 @@ def test_a_time_belongs_to_the_clock_that_the_space_names(kind):
 
 def test_interleaved_configurations_warm_the_device_once():
     device = slowing(SUSTAINED)
-    measured = measure_interleaved(device, [DATA], [AT_SUSTAINED] * 3, rounds=4)
+    measured = interleaved(device, [DATA], [AT_SUSTAINED] * 3, rounds=4)
     assert all(m.time_s == pytest.approx(RUN_S * BOOST_MHZ / LOW_MHZ) for m in measured)
     assert device.clock_s < 1.5 + 3 * 4 * 2 * RUN_S
 
@@ -331,7 +332,7 @@ def test_check_warns_where_the_default_fails_at_the_sustained_clock(tmp_path, mo
     )
     monkeypatch.setattr(default_run, "open_measurer", lambda *_, **named: (measurer, "a test"))
 
-    def lost(worker, job):
+    def lost(worker, key, job):
         raise LaunchFailed("the device is lost")
 
     monkeypatch.setattr(DeviceWorker, "run_sustained", lost)
@@ -373,7 +374,7 @@ def test_sustained_times_of_cuda(stub, monkeypatch):
         binary=Nvcc(list_gpus()[0].arch).compile(Program(source, (), ())),
         launches=(Launch("twice", (4,), (1,), ("x", "y")),),
     )
-    measured = measure_kernel(device, DATA, job)
+    measured = measure_alone(device, DATA, job)
     assert measured.time_s == pytest.approx(2e-3 * 1980 / 1250, rel=0.01)
     assert measured.observed[SM_CLOCK_MHZ] == pytest.approx(1250, rel=0.01)
     assert now_s > 0.1

@@ -14,9 +14,9 @@ from harness.core.records import Config, Outcome, StopReason
 from harness.measure.device.verify import FILLS
 from harness.measure.kernels import checks as kernel_checks
 from harness.measure.kernels.checks import CheckTime, why_added
-from harness.measure.kernels.data import KernelData, Twin
-from harness.measure.kernels.runner import BIT_EXACT, measure_interleaved, measure_kernel
-from tests.helpers.fake_kernels import DATA, X, bound_device, fake_job
+from harness.measure.kernels.data import KernelData, RequiredBits
+from harness.measure.kernels.trial import BIT_EXACT, measure_alone
+from tests.helpers.fake_kernels import DATA, X, bound_device, fake_job, interleaved
 from tests.helpers.fakes import KERNELS, FakeDevice
 from tests.helpers.planted import assert_failed, assert_ok
 
@@ -32,7 +32,7 @@ def sampled(**changes):
 def test_good_configuration_is_verified_warmed_up_and_timed():
     device = bound_device(times_s=(9.0, 8.0, 1.0, 2.0, 3.0, 4.0))
     given = sampled(warmup=2)
-    measured = measure_kernel(device, DATA, given)
+    measured = measure_alone(device, DATA, given)
     assert_ok(measured)
     assert measured.timing.samples_s == (1.0, 2.0, 3.0, 4.0)
     assert measured.timing.stopped is StopReason.REPEATS
@@ -53,7 +53,7 @@ def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow):
             return elapsed_s
 
     device = bound_device(kind=Device)
-    measured = measure_kernel(device, DATA, JOB)
+    measured = measure_alone(device, DATA, JOB)
     assert measured.observed[HOST_RETRIES] == too_slow
     if too_slow == 4:
         assert len(device.launched) == 1 + measured.timing.count + too_slow
@@ -62,7 +62,7 @@ def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow):
 
 
 def test_sampling_stops_when_clearly_worse_than_the_best():
-    measured = measure_kernel(bound_device(times_s=(1.0,) * 9), DATA, fake_job(best_s=0.1))
+    measured = measure_alone(bound_device(times_s=(1.0,) * 9), DATA, fake_job(best_s=0.1))
     assert (measured.timing.count, measured.timing.stopped) == (2, StopReason.WORSE)
 
 
@@ -75,7 +75,7 @@ def fills_of(device):
 def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_them():
     device = bound_device()
     job = sampled(repeats=60, min_repeats=60)
-    assert_ok(measure_kernel(device, DATA, job))
+    assert_ok(measure_alone(device, DATA, job))
     fills = fills_of(device)
     assert len(fills) == len(device.launched) == 61
     assert fills[:3] == list(FILLS)
@@ -86,15 +86,15 @@ def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_th
 def test_configuration_that_is_far_worse_is_run_once_on_each_fill():
     device = bound_device(times_s=(1.0,) * 9)
     job = replace(sampled(min_repeats=5), best_s=0.1)
-    assert measure_kernel(device, DATA, job).timing.count == len(FILLS) - 1
+    assert measure_alone(device, DATA, job).timing.count == len(FILLS) - 1
     assert fills_of(device) == list(FILLS)
 
 
 def test_every_run_of_a_sample_and_of_a_round_begins_with_a_fill():
     device = bound_device()
     device.tick_s = 1e-4
-    alone = measure_kernel(device, DATA, JOB)
-    measure_interleaved(device, [DATA], [JOB], rounds=2)
+    alone = measure_alone(device, DATA, JOB)
+    interleaved(device, [DATA], [JOB], rounds=2)
     assert alone.observed[RUNS_PER_SAMPLE] == 10
     assert len(device.launched) == 1 + 2 * 10 + 1 + 2 * 10  # equal samples: two are precise
     assert len(fills_of(device)) == len(device.launched)
@@ -114,7 +114,7 @@ def test_unwritten_output_is_never_right(expected, dtype, repeats):
     case = KernelData({"x": X, "y": np.zeros(4, dtype)}, {"y": right}, ())
     device = FakeDevice(kernels={"twice": leaves_one})
     device.bind(case.arguments)
-    measured = measure_kernel(device, case, sampled(repeats=repeats, min_repeats=1))
+    measured = measure_alone(device, case, sampled(repeats=repeats, min_repeats=1))
     assert_failed(measured, Outcome.WRONG_RESULT, "y[3] was never written (1 of 4 elements)")
 
 
@@ -124,16 +124,16 @@ def test_kernel_that_writes_only_where_something_holds_is_shown_inout():
 
     right = np.where(np.arange(4) < 2, X, 0)
     case = replace(DATA, expected={"y": right})
-    measured = measure_kernel(bound_device(sparse), case, JOB)
+    measured = measure_alone(bound_device(sparse), case, JOB)
     assert_failed(measured, Outcome.WRONG_RESULT, "y[2] was never", "-97.3", 'INOUT = ("y",)')
     declared = replace(case, inout=("y",))
-    assert_ok(measure_kernel(bound_device(sparse), declared, JOB))
+    assert_ok(measure_alone(bound_device(sparse), declared, JOB))
 
 
 def test_run_of_several_launches_has_a_tick_for_each():
     device = bound_device()
     device.tick_s = 1e-4
-    measured = measure_kernel(device, DATA, fake_job(launches=(LAUNCH,) * 3))
+    measured = measure_alone(device, DATA, fake_job(launches=(LAUNCH,) * 3))
     runs = measured.observed[RUNS_PER_SAMPLE]
     assert runs == pytest.approx(10, abs=1)
     assert measured.timing.clock_error_s == pytest.approx(3 * 1e-4 / (2 * runs))
@@ -148,7 +148,7 @@ def test_result_that_is_wrong_once_is_found(monkeypatch, wrong):
         y[...] = 2 * x + (next(launches) == wrong)
 
     times_s = (1.0, *range(1, 99))
-    measured = measure_kernel(bound_device(slips, times_s), DATA, sampled(repeats=5))
+    measured = measure_alone(bound_device(slips, times_s), DATA, sampled(repeats=5))
     assert_failed(measured, Outcome.WRONG_RESULT, f"run {wrong + 1}: ")
 
 
@@ -167,7 +167,7 @@ def test_time_that_is_no_time_is_a_failed_launch():
     for elapsed_s in [0.0, -1e-9, math.nan, math.inf]:
         for index in [0, 1, 2]:
             device = bound_device(times_s=(*(1.0,) * index, elapsed_s))
-            measured = measure_kernel(device, DATA, JOB)
+            measured = measure_alone(device, DATA, JOB)
             assert_failed(measured, Outcome.LAUNCH_FAILED, f"{elapsed_s} s")
 
 
@@ -175,11 +175,9 @@ def fills_memory(x, y):
     raise OutOfDeviceMemory("4 bytes are free")
 
 
-def test_launch_or_twin_without_memory_is_nobodys_failure():
-    twin = Twin(Config({"A": 2}), JOB.binary, JOB.launches, must_repeat=True)
-    for job in (JOB, fake_job(twin=twin)):
-        measured = measure_kernel(bound_device(fills_memory), DATA, job)
-        assert_failed(measured, Outcome.OUT_OF_MEMORY, "4 bytes are free")
+def test_launch_without_memory_is_nobodys_failure():
+    measured = measure_alone(bound_device(fills_memory), DATA, JOB)
+    assert_failed(measured, Outcome.OUT_OF_MEMORY, "4 bytes are free")
     assert not measured.outcome.settles
 
 
@@ -195,7 +193,7 @@ def test_interleaved_configuration_without_memory_leaves_the_others():
             fills_memory(x, y)
         y[...] = 2 * x
 
-    measured = measure_interleaved(bound_device(sometimes), [DATA], jobs(2), rounds=2)
+    measured = interleaved(bound_device(sometimes), [DATA], jobs(2), rounds=2)
     assert sorted(m.outcome for m in measured) == [Outcome.OK, Outcome.OUT_OF_MEMORY]
 
 
@@ -213,7 +211,7 @@ def samples_of(measured):
 
 
 def test_interleaved_configurations_have_one_sample_in_every_round():
-    measured = measure_interleaved(counting_device(), [DATA], jobs(2), rounds=3)
+    measured = interleaved(counting_device(), [DATA], jobs(2), rounds=3)
     rounds = list(zip(*samples_of(measured), strict=True))
     assert len(rounds) == 3
     assert all(max(a) < min(b) for a, b in pairwise(rounds))
@@ -223,7 +221,7 @@ def test_interleaved_configurations_have_one_sample_in_every_round():
 
 def test_order_in_a_round_is_random_and_repeats_with_its_seed():
     def samples(seed):
-        return samples_of(measure_interleaved(counting_device(), [DATA], jobs(2), 100, seed))
+        return samples_of(interleaved(counting_device(), [DATA], jobs(2), 100, seed))
 
     rounds = samples(1)
     assert rounds == samples(1) != samples(2)
@@ -240,7 +238,7 @@ def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_
 
     device = FakeDevice(kernels=KERNELS | {"tires": tires})
     device.bind(DATA.arguments)
-    measured = measure_interleaved(device, [DATA], [fake_job("tires"), JOB], rounds=4)
+    measured = interleaved(device, [DATA], [fake_job("tires"), JOB], rounds=4)
     assert [m.outcome for m in measured] == [Outcome.WRONG_RESULT, Outcome.OK]
 
 
@@ -260,50 +258,26 @@ def unsteady(x, y):
     (off_by_one_place if next(LAUNCHES) % 2 else KERNELS["twice"])(x, y)
 
 
-def beside_twin(kernel, twin, repeats=False, **kernels):
-    """A kernel measured with a twin, which runs another kernel."""
-    device = FakeDevice(kernels=KERNELS | {"near": off_by_one_place} | kernels)
-    device.bind(DATA.arguments)
-    b = fake_job(twin)
-    standard = Twin(Config({"A": 0}), b.binary, b.launches, repeats)
-    case = replace(DATA, twin_outputs={})
-    return measure_kernel(device, case, fake_job(kernel, twin=standard))
+def bits(kernel):
+    return measure_alone(bound_device(kernel), DATA, JOB).observed[OUTPUT_BITS]
 
 
-def test_output_within_the_tolerance_must_still_be_the_twin_s_bit_for_bit():
-    assert beside_twin("near", twin="near").observed[BIT_EXACT] == 1
-    assert_failed(beside_twin("near", "twice"), Outcome.WRONG_RESULT, "without flags: y[")
+def test_output_within_the_tolerance_must_still_have_the_bits_of_the_default():
+    required = RequiredBits("the default", bits(off_by_one_place))
+    job = fake_job(required_bits=required)
+    assert measure_alone(bound_device(off_by_one_place), DATA, job).observed[BIT_EXACT] == 1
+    other = measure_alone(bound_device(), DATA, job)
+    assert_failed(other, Outcome.WRONG_RESULT, "at the first run", "the default bit for bit")
+    varies = measure_alone(bound_device(unsteady), DATA, job)
+    assert_failed(varies, Outcome.WRONG_RESULT, "bit for bit")
 
 
-def test_twin_is_run_once_for_all_that_are_held_against_it():
-    device = bound_device()
-    case = replace(DATA, twin_outputs={})
-    compared = fake_job(twin=Twin(Config({"A": 0}), JOB.binary, (LAUNCH,), False))
-    counts = []
-    for job in (JOB, compared, compared):
-        device.launched.clear()
-        assert_ok(measure_kernel(device, case, job))
-        counts.append(len(device.launched))
-    assert counts == [counts[0], counts[0] + 2, counts[0]]
-
-
-def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must():
-    measured = beside_twin("near", "unsteady", unsteady=unsteady)
-    assert_ok(measured)
-    assert measured.observed[BIT_EXACT] == 0
-    measured = beside_twin("near", "unsteady", repeats=True, unsteady=unsteady)
-    assert_failed(measured, Outcome.LAUNCH_FAILED, "two runs", "differ in")
-
-
-def test_twin_that_fails_is_reported():
-    measured = beside_twin("twice", "nothing")
-    assert_failed(measured, Outcome.LAUNCH_FAILED, "without flags", "wrong result")
+def test_default_whose_bits_vary_demands_none():
+    job = fake_job(required_bits=RequiredBits("the default", bits(unsteady)))
+    assert measure_alone(bound_device(), DATA, job).observed[BIT_EXACT] == 0
 
 
 def test_equal_bits_have_one_digest_and_outputs_that_vary_have_none():
-    def bits(kernel):
-        return measure_kernel(bound_device(kernel), DATA, JOB).observed[OUTPUT_BITS]
-
     assert 0 < bits(KERNELS["twice"]) == bits(KERNELS["twice"]) != bits(off_by_one_place) > 0
     assert bits(unsteady) == VARYING_BITS
 

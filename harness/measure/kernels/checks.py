@@ -90,7 +90,8 @@ def bits_of(arrays: Mapping[str, Array]) -> float:
 
 def _first_difference(array: Array, other: Array) -> int | None:
     """Return the first element, in C order, whose bytes differ between arrays of one dtype."""
-    these, those = _bytes_of(array), _bytes_of(other)
+    these = _bytes_of(array)
+    those = _bytes_of(other)
     # Nearly all are equal. numpy needs 40 us to find that of an array of any size.
     if these.size <= _FEW_BYTES and these.tobytes() == those.tobytes():
         return None
@@ -99,14 +100,16 @@ def _first_difference(array: Array, other: Array) -> int | None:
         differs = wide + np.flatnonzero(these[wide:] != those[wide:])
     else:
         differs = np.flatnonzero(these != those)
-    return int(differs[0]) // array.dtype.itemsize if differs.size else None
+    if not differs.size:
+        return None
+    return int(differs[0]) // array.dtype.itemsize
 
 
 def _bytes_of(array: Array) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def why_astray(
+def wrong_writes(
     device: Device, read_only: Mapping[str, Array], allowed_s: float = math.inf
 ) -> str | None:
     """Return what a kernel wrote that it may not write; None where it wrote nothing else.
@@ -124,28 +127,27 @@ def why_overwritten(
     device: Device, read_only: Mapping[str, Array], allowed_s: float = math.inf
 ) -> str | None:
     """Return which array that no run may write has changed; None where none has."""
-    parts = [part for name, array in read_only.items() for part in _parts_of(name, array)]
+    parts: list[tuple[str, slice]] = []
+    for name, array in read_only.items():
+        step = max(1, _PART_BYTES // array.dtype.itemsize)
+        for start in range(0, array.size, step):
+            parts.append((name, slice(start, min(start + step, array.size))))
     random.Random().shuffle(parts)  # not the generator that a seed repeats a search with
     end_s = time.perf_counter() + allowed_s
     for number, (name, part) in enumerate(parts):
         if number >= _FIRST_CHECKS and time.perf_counter() > end_s:
             break
-        first = _first_difference(
-            device.arguments.read(name, part), read_only[name].reshape(-1)[part]
-        )
+        expected = read_only[name]
+        first = _first_difference(device.arguments.read(name, part), expected.reshape(-1)[part])
         if first is not None:
-            return _writes(name, np.unravel_index(part.start + first, read_only[name].shape))
+            index = np.unravel_index(part.start + first, expected.shape)
+            return _advice(name, ", ".join(map(str, index)))
     return None
 
 
-def _parts_of(name: str, array: Array) -> Iterator[tuple[str, slice]]:
-    step = max(1, _PART_BYTES // array.dtype.itemsize)
-    for start in range(0, array.size, step):
-        yield name, slice(start, min(start + step, array.size))
-
-
-def _writes(name: str, index: tuple[np.intp, ...]) -> str:
-    element = f"{name}[{', '.join(map(str, index))}]" if index else name
+def _advice(name: str, index: str) -> str:
+    """Say that a kernel writes an array that is no output, and what to do."""
+    element = f"{name}[{index}]" if index else name
     return (
         f"it writes the argument {name}, which is no output ({element} differs). Remove the write; "
         f'or write in the host module SCRATCH = ("{name}",) if {name} holds nothing between runs, '
@@ -169,14 +171,17 @@ def _adds(found: Array, expected: Array, fill: Array, rtol: float) -> bool:
     """Whether a wrong output holds what was there before a run plus what is expected, on nearly
     all elements that are wrong."""
     differs = np.flatnonzero(found != expected)[:_COMPARED]
-    got, want, before = (each.reshape(-1)[differs] for each in (found, expected, fill))
+    got = found.reshape(-1)[differs]
+    want = expected.reshape(-1)[differs]
+    before = fill.reshape(-1)[differs]
     if found.dtype.kind in "iu":
         is_sum = got == before + want.astype(found.dtype)  # both wrap around
     else:
         wide = np.complex128 if found.dtype.kind == "c" else np.float64
-        one, other = before.astype(wide), want.astype(wide)
+        base = before.astype(wide)
+        added = want.astype(wide)
         with np.errstate(invalid="ignore", over="ignore"):
-            allowed = rtol * (np.abs(one) + np.abs(other))
-            is_sum = np.abs(got.astype(wide) - (one + other)) <= allowed
+            allowed = rtol * (np.abs(base) + np.abs(added))
+            is_sum = np.abs(got.astype(wide) - (base + added)) <= allowed
     # Beside a large number, a small one is lost: then nothing tells a sum from no write at all.
     return bool(differs.size and is_sum.mean() >= _NEARLY_ALL and (got != before).any())

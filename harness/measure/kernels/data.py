@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ from harness.measure.device.verify import NAN, Array, Tolerance, size_of
 from harness.measure.failures import outcome_of
 from harness.measure.occasions import SEARCH_SEED
 from harness.measure.process.child import ChildLost
-from harness.measure.trial.trial import Job
+from harness.stats.timing import Sampling
 
 
 @dataclass
@@ -35,10 +35,6 @@ class KernelData:
     A run reads and overwrites arrays of `inout`; of `scratch` it reads only what it has written.
     In CUDA, `constants` are not passed: they fill the module's variables of their names. `made_s`
     are the seconds that arguments() and reference() took.
-
-    `twin_outputs` are the outputs that harness.measure.kernels.runner compares others with bit for
-    bit, by what produced them. What the device holds `is_clean` where every run since the data were
-    copied to it was found to have written only what it may.
     """
 
     arguments: Mapping[str, Argument]
@@ -46,8 +42,6 @@ class KernelData:
     inout: tuple[str, ...]
     scratch: tuple[str, ...] = ()
     host: HostModule | None = None
-    twin_outputs: dict[Hashable, Mapping[str, Array] | None] = field(default_factory=dict)
-    is_clean: bool = True
     constants: tuple[str, ...] = ()
     made_s: float = 0.0
     _on_device: dict[str, Array] = field(default_factory=dict)  # as arrange() returned them
@@ -96,19 +90,18 @@ class KernelData:
         Interleaved configurations all write whatever one of them arranges, before each run: else
         only some of them would start on data that were just written.
         """
-        wanted = {name: self._array(name) for name in self._on_device} | dict(arranged)
-        changed = {
-            name: array
-            for name, array in wanted.items()
-            if interleaved or self._on_device.get(name, self._array(name)) is not array
-        }
+        wanted = {name: self._array(name) for name in self._on_device}
+        wanted.update(arranged)
+        changed = {}
+        for name, array in wanted.items():
+            if interleaved or self._on_device.get(name, self._array(name)) is not array:
+                changed[name] = array
         self._on_device.update(changed)
         return changed
 
     def bound_again(self) -> None:
         """Note that the device holds the arguments as arguments() returned them."""
         self._on_device.clear()
-        self.is_clean = True
 
     def fresh(self, arranged: Mapping[str, Array], fill: Fill) -> dict[str, Contents]:
         """Return what the arrays that a run may write hold before every run, timed or not.
@@ -117,17 +110,21 @@ class KernelData:
         never written is found; scratch arrays hold none that an earlier run left, so that no run
         can do the work of the next.
         """
-        original = {name: arranged.get(name, self._array(name)) for name in self.inout}
-        return dict.fromkeys(self.scratch, NAN) | dict.fromkeys(self.expected, fill) | original
+        contents: dict[str, Contents] = dict.fromkeys(self.scratch, NAN)
+        for name in self.expected:
+            contents[name] = fill
+        for name in self.inout:
+            contents[name] = arranged.get(name, self._array(name))
+        return contents
 
     def read_only(self) -> dict[str, Array]:
         """Return what the arrays that no run may write hold on the device now."""
         writable = {*self.inout, *self.scratch, *self.expected}
-        return {
-            name: self._on_device.get(name, value)
-            for name, value in self.arguments.items()
-            if isinstance(value, np.ndarray) and name not in writable
-        }
+        arrays = {}
+        for name, value in self.arguments.items():
+            if isinstance(value, np.ndarray) and name not in writable:
+                arrays[name] = self._on_device.get(name, value)
+        return arrays
 
     def _array(self, name: str) -> Array:
         return cast(Array, self.arguments[name])
@@ -208,59 +205,63 @@ def present_sha256(
 
 
 @dataclass(frozen=True)
-class Twin:
-    """The configuration whose output must be equal bit for bit: the default, or the same one
-    without compiler flags; `name` says which.
+class RequiredBits:
+    """The `bits` that the outputs on the search's data must have: those of the configuration that
+    `name` describes. They are VARYING_BITS where its outputs differ between runs, so that nothing
+    can be compared."""
 
-    With `must_repeat` the configuration fails where the twin's own output differs between runs.
-    """
-
-    config: Config
-    binary: Binary
-    launches: tuple[Launch, ...]
-    must_repeat: bool
-    name: str = "the same configuration without flags"
-
-    def is_run_by(self, binary: Binary, launches: tuple[Launch, ...]) -> bool:
-        """Say whether these launches are the twin's own, of the same machine code."""
-        code, own = binary.build.binary_sha256, self.binary.build.binary_sha256
-        return code is not None and code == own and launches == self.launches
+    name: str
+    bits: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelJob(Job):
-    """What the measurement of a kernel needs.
+class KernelJob:
+    """What the measurement of a configuration needs besides the device and the input's data.
 
     Where `launches` is empty, the host module yields the launches of a run, which may be of these
     `functions`. `arch` is the NVIDIA architecture that occupancy is computed for. The energy is
     measured for `energy_s` seconds.
     """
 
+    config: Config
+    input: Input
+    binary: Binary
+    sampling: Sampling
     launches: tuple[Launch, ...]
     tolerance: Tolerance
+    best_s: float | None = None
     arch: str | None = None
     functions: tuple[str, ...] = ()
-    twin: Twin | None = None
+    required_bits: RequiredBits | None = None
     energy_s: float = 0.0
 
     def observed(self, blocks: Iterable[tuple[int, int]] = ()) -> dict[str, float]:
         """Return the occupancy of the build under its launches' blocks and these others, and what
         it spills."""
-        build, every = self.binary.build, (*(launch.block for launch in self.launches), *blocks)
-        spills = {SPILL_BYTES: float(build.spill_bytes)} if build.spill_bytes else {}
-        return observe_occupancy(self.arch, build, every) | spills
+        build = self.binary.build
+        every = [launch.block for launch in self.launches]
+        every.extend(blocks)
+        observed: dict[str, float] = {}
+        if self.arch is not None:
+            observed.update(observe_occupancy(self.arch, build, every))
+        if build.spill_bytes:
+            observed[SPILL_BYTES] = float(build.spill_bytes)
+        return observed
 
     def failed(self, error: ChildLost | LaunchFailed, timeout_s: float) -> Measurement:
         """Return the measurement of a configuration whose process was lost, or whose device
         broke."""
         wall_s = 0.0
         if isinstance(error, LaunchFailed):
-            outcome, message = outcome_of(error), str(error)
+            outcome = outcome_of(error)
+            message = str(error)
         elif error.hung:
-            outcome, wall_s = Outcome.TIMEOUT, timeout_s
+            outcome = Outcome.TIMEOUT
             message = f"it did not end within {timeout_s:g} s and was killed (measure.timeout_s)"
+            wall_s = timeout_s
         else:
-            outcome, message = Outcome.CRASHED, f"the kernel's process {error}"
+            outcome = Outcome.CRASHED
+            message = f"the kernel's process {error}"
         return Measurement(
             self.config,
             self.input,

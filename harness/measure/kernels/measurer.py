@@ -7,15 +7,14 @@ nothing compiles: it would be measured together with the compiler.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
-from functools import partial
 
 from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
 from harness.core.machine import spare_cores, usable_cores
-from harness.core.observations import OUTPUT_BITS, UNCLAIMED
+from harness.core.observations import OUTPUT_BITS, UNCLAIMED, VARYING_BITS
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import BOOST, SUSTAINED, Config, Input, Measurement, Outcome
 from harness.measure.builds.queue import BuildQueue
@@ -28,12 +27,22 @@ from harness.measure.device.clocks import (
 )
 from harness.measure.device.verify import Tolerance
 from harness.measure.devices import Backend
+from harness.measure.equal_code import EqualCode
+from harness.measure.failures import RunFailed
 from harness.measure.flags import fitted_to_backend
-from harness.measure.kernels.data import KernelJob, Twin
+from harness.measure.kernels.data import KernelJob, RequiredBits
 from harness.measure.kernels.peak import Amounts, floor_s, rates
-from harness.measure.kernels.process import DeviceClient, DeviceWorker, Together
-from harness.measure.measurer import LocalMeasurer
-from harness.measure.occasions import DATA_SETS, SEARCH_SEED, Block, new_seed
+from harness.measure.kernels.process import DeviceClient, DeviceWorker
+from harness.measure.kernels.trial import Together
+from harness.measure.occasions import (
+    DATA_SETS,
+    ONE_OCCASION,
+    SEARCH_SEED,
+    Block,
+    new_seed,
+    over_occasions,
+    split_rounds,
+)
 from harness.measure.process.child import ChildLost
 from harness.measure.sensors.energy import DEADLINE, ENERGY_S
 from harness.measure.sensors.nvml import energy_notices
@@ -51,14 +60,20 @@ _BROKEN = (Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED, Outcome.CRASHED, Outcome
 
 _AGAIN_ROUNDS, _AGAIN_OCCASIONS = 4, 2  # how a time that is too good is measured again
 
+_BITS_REPEATS = 2
+"""The timed runs of a configuration of which only the bits are asked: they show whether its outputs
+differ from run to run."""
+
 _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S}
 
 _BOOST_S = 0.1
 """A launch that takes longer is at the sustained clock for most of its time."""
 
 
-class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
+class KernelMeasurer:
     """Measure the kernel of a space; a `harness.measure.measurer.Measurer`."""
+
+    is_replay = False
 
     def __init__(
         self,
@@ -75,6 +90,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         later. `devices` is how many measure at once. Raises BackendUnavailable, DeviceBusy where
         another process measures on the device.
         """
+        self._spec = spec
         self._backend = backend
         owned = owner._device if owner else None
         self._device: DeviceClient = DeviceClient(spec.host, backend, owned)
@@ -82,43 +98,48 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         self._owns_builds = equal is None
         try:
             self._facts = self._device.describe()
-            disturb = self._facts.shares_cpu or spare == 0
+            self._builds_disturb = self._facts.shares_cpu or spare == 0
             # Where the device waits for all builds, they may have its cores as well.
-            at_once = usable_cores() if disturb else spare
+            at_once = usable_cores() if self._builds_disturb else spare
             compiler = self._facts.environment.compiler
             builds = equal._builds if equal else BuildQueue(backend, compiler, at_once)
         except BaseException:
             self._device.close()
             raise
+        self._builds: BuildQueue[Program] = builds
+        self.environment = self._facts.environment
+        self.limits = self._facts.limits
+        self.compiler = backend.compiler
+        self.notices: tuple[str, ...] = (
+            *self._facts.notices,
+            *energy_notices(spec.measure.energy, self._facts.no_energy),
+        )
+        self.peak: Amounts = {}
+        """What the device does at most; nothing where that is not known."""
+
         defaults = dict(_GPU_DEFAULTS) if backend.is_gpu else {}
         self._waits_s = 0.0  # for a sustained clock, in one measurement
         if backend.clock == SUSTAINED:
             defaults["warmup_time_s"] = SUSTAINED_S
             self._waits_s = LONGEST_SUSTAINING_S
-        super().__init__(
-            spec,
-            builds,
-            environment=self._facts.environment,
-            limits=self._facts.limits,
-            compiler=backend.compiler,
-            builds_disturb=disturb,
-            defaults=defaults,
-        )
-        self.peak: Amounts = {}
-        """What the device does at most; nothing where that is not known."""
-        self._is_tried = False
+        self._sampling = spec.measure.sampling(defaults)
         self._tolerance = Tolerance(spec.verify.rtol, spec.verify.atol)
+        self._floor_s = FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S
+        measures_energy = spec.measure.energy and self._facts.no_energy is None
+        self._energy_s = ENERGY_S if measures_energy else 0.0
+
+        self._has_measured = False
+        self._programs: dict[Config, Program] = {}  # of expected configurations
+        self._works = backend.is_gpu  # which has run an empty kernel when it was opened
+        self._equal = EqualCode()
+        self._recalled: dict[Input, list[Measurement]] = {}
+        self._times_s: dict[tuple[Input, Config], float] = {}
+        self._bits: dict[tuple[Input, Config], float] = {}  # of the outputs on the search's data
+        self._believed: set[tuple[Input, Config]] = set()  # of times that are too good, otherwise
         self._looked_s = 0.0  # how long weak tests were looked for
         self._weak: list[str] = []
-        self._floor_s = FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S
-        self._times: dict[tuple[Input, Config], float] = {}
-        self._believed: set[tuple[Input, Config]] = set()  # of times that are too good, otherwise
-        no_energy = self._facts.no_energy
-        self.notices: tuple[str, ...] = (
-            *self._facts.notices,
-            *energy_notices(spec.measure.energy, no_energy),
-        )
-        self._energy_s = ENERGY_S * (spec.measure.energy and no_energy is None)
+
+    # ---------------------------------------------------------------------------- what it is asked
 
     @property
     def framework(self) -> str | None:
@@ -134,27 +155,26 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         compiler, identity = self._backend.compiler, self.environment.compiler
         return fitted_to_backend(spec, compiler, self._facts.arch, identity, self._builds.finish)
 
-    def measure(
-        self, space: Space, problem: Input, config: Config, best_s: float | None
-    ) -> Measurement:
-        """Measure a configuration; see LocalMeasurer.measure.
+    def expect(self, space: Space, configs: Iterable[Config]) -> None:
+        """Start the builds of these configurations, unless they are on disk or under way.
 
-        Raises BackendUnavailable where the first one fails, and on a CPU an empty kernel as well.
-        A GPU has run one when it was opened.
+        Where times wait for all builds, the first configuration of a command is built alone, so
+        that its time is soon known.
         """
-        measured = super().measure(space, problem, config, best_s)
-        if not self._is_tried and not self._backend.is_gpu and measured.outcome in _BROKEN:
-            self._device.require_working()
-        self._is_tried = True
-        return measured
+        for config in configs:
+            self._programs[config] = self._program(space, config)
+            self._builds.start(self._programs[config])
+            if self._builds_disturb and not self._has_measured:
+                break
 
-    def _completed(self, measured: Measurement) -> Measurement:
-        """Add the digest of the data, and what the work of the space makes of a time."""
-        measured = replace(measured, data_sha256=self._device.digests.get(measured.input))
-        if measured.timing is None or self._spec.work is None:
-            return measured
-        made = rates(self._spec.work.of(measured.input), self.peak, measured.time_s)
-        return replace(measured, observed={**measured.observed, **made})
+    def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
+        """Remember earlier measurements, to which new ones are compared."""
+        for each in measured:
+            self._note(each)
+            self._recalled.setdefault(problem, []).append(each)
+
+    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
+        return self._device.data_sha256(problem, stored)
 
     def weak_tests(self, problem: Input) -> list[str]:
         if self._looked_s > _WEAK_TESTS_S:
@@ -163,115 +183,44 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         weaknesses: list[str] = []
         with suppress(ChildLost, LaunchFailed, HostModuleError):
             weaknesses = self._device.run(
-                problem,
-                DeviceWorker.weak_tests,
-                problem,
-                self._tolerance,
-                timeout_s=_WEAK_TIMEOUT_S,
+                DeviceWorker.weak_tests, problem, self._tolerance, timeout_s=_WEAK_TIMEOUT_S
             )
         self._looked_s += time.perf_counter() - began_s
         new = [text for text in weaknesses if text not in self._weak]
         self._weak += new
         return new
 
-    def expect(self, space: Space, configs: Iterable[Config]) -> None:
-        """Start the builds of these configurations, unless they are on disk or under way."""
-        for config in self._due(configs):
-            self._builds.start(self._program(space, config))
-
-    def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
-        """Keep earlier measurements, also to compare new times with the default's."""
-        measured = list(measured)
-        self._note_times(measured)
-        super().recall(problem, measured)
-
-    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
-        return self._device.data_sha256(problem, stored)
-
     def close(self) -> None:
+        """End all worker processes at once, unless they are another measurer's."""
         self._device.close()
         if self._owns_builds:
-            super().close()
+            self._builds.close()
 
-    # ------------------------------------------------------------------------------ preparing
+    # ------------------------------------------------------------------------ measuring one by one
 
-    def _program(self, space: Space, config: Config, problem: Input | None = None) -> Program:
-        """Return the program of a configuration, which is the same for all inputs."""
-        return make_program(self._spec, space, config, self._backend.language)
-
-    def _binary(self, space: Space, config: Config, problem: Input) -> Binary:
-        """Return the build of a configuration; raises BuildFailed."""
-        return self._builds.finish(self._program(space, config))
-
-    def _job(
+    def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None
-    ) -> KernelJob | Measurement:
-        try:
-            binary = self._binary(space, config, problem)
-            launches = self._launched(space, problem, config)
-            twin = self._twin(space, problem, config)
-            if self._spec.work is not None:
-                self._spec.work.of(problem)  # raises where it cannot be computed
-        except BuildFailed as error:
-            return Measurement(config, problem, Outcome.BUILD_FAILED, message=str(error))
-        except ExpressionError as error:
-            return Measurement(config, problem, Outcome.ILLEGAL, message=str(error))
-        return KernelJob(
-            config=config,
-            input=problem,
-            binary=binary,
-            sampling=self._sampling,
-            best_s=best_s,
-            launches=launches,
-            tolerance=self._tolerance,
-            arch=self._facts.arch,
-            functions=self._spec.functions,
-            twin=None if twin is None or twin.is_run_by(binary, launches) else twin,
-            energy_s=self._energy_s,
-        )
+    ) -> Measurement:
+        """Build a configuration; launch, verify and time it, unless one of equal code was measured.
+        A time that is too good is measured again on new data.
 
-    def _launched(self, space: Space, problem: Input, config: Config) -> tuple[Launch, ...]:
-        """Return the one launch of the space; none where the host module yields the launches.
-
-        Raises HostModuleError and ExpressionError.
+        Every failure of the configuration is an outcome. Raises HostModuleError where nothing can
+        be measured on this input, and BackendUnavailable where not even an empty kernel runs.
         """
-        names = self._device.argument_names(problem)
-        if self._spec.launch is None:
-            return ()
-        return (space.launch(config, self._spec.functions[0], names),)
-
-    def _twin(self, space: Space, problem: Input, config: Config) -> Twin | None:
-        """Return the configuration whose outputs must be equal bit for bit, where one must."""
-        if not self._spec.is_bit_exact(self._backend.compiler):
-            return None
-        name = "the default" if self._spec.needs_default_bits else Twin.name
-        absent = {p.name: p.default for p in space.parameters if p.role == "flag"}
-        without_flags = Config({**config, **absent})
-        other = space.canonical(space.default if name != Twin.name else without_flags)
-        if other == config:
-            return None
-        try:
-            binary = self._binary(space, other, problem)
-        except BuildFailed as error:
-            raise BuildFailed(f"{name}, to compare with, does not build: {error}") from None
-        launches = self._launched(space, problem, other)
-        return Twin(other, binary, launches, self._spec.must_be_bit_exact, name)
-
-    # ------------------------------------------------------------------------------ measuring
-
-    def _alone(self) -> AbstractContextManager[None]:
-        """Let nothing compile inside the block if builds disturb times."""
-        return self._builds.undisturbed() if self._builds_disturb else nullcontext()
-
-    def _measured(self, space: Space, job: KernelJob) -> Measurement:
-        measured = self._run(job, DeviceWorker.run, self._waits_s)
-        self._note_times([measured])
-        reason = self._why_too_good(space, job, measured)
-        if reason is None:
-            return measured
-        again = self._measured_again(space, job, reason)
-        bits = {name: value for name, value in measured.observed.items() if name == OUTPUT_BITS}
-        return replace(again, observed={**again.observed, **bits})  # those of the search's data
+        job = self._job(space, problem, config, best_s)
+        self._has_measured = True
+        if isinstance(job, Measurement):
+            return self._completed(job)
+        self._use_recalled(space, problem)
+        measured = self._equal.find(problem, config, job.binary.build, job.launches)
+        if measured is None:
+            measured = self._run(DeviceWorker.run, job, self._waits_s)
+            self._note(measured)
+            reason = self._why_too_good(space, measured, best_s)
+            if reason is not None:
+                measured = self._measured_again(space, measured, reason)
+            self._equal.add(measured, job.launches)
+        return self._completed(measured)
 
     def measure_sustained(
         self, space: Space, problem: Input, boost: Measurement
@@ -284,45 +233,227 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         job = self._job(space, problem, boost.config, None)
         if isinstance(job, Measurement):
             return job
-        job = replace(job, sampling=replace(job.sampling, warmup_time_s=SUSTAINED_S))
-        return self._run(job, DeviceWorker.run_sustained, LONGEST_SUSTAINING_S)
+        sampling = dataclasses.replace(job.sampling, warmup_time_s=SUSTAINED_S)
+        job = dataclasses.replace(job, sampling=sampling)
+        return self._run(DeviceWorker.run_sustained, job, LONGEST_SUSTAINING_S)
 
     def _run(
-        self,
-        job: KernelJob,
-        method: Callable[[DeviceWorker, KernelJob], Measurement],
-        waits_s: float,
+        self, method: Callable[..., Measurement], job: KernelJob, waits_s: float
     ) -> Measurement:
         """Measure one configuration with a method of the worker, which waits so long for a
         sustained clock; the loss of the process is an outcome."""
         timeout_s = self._spec.measure.timeout_s + DEADLINE * job.energy_s + waits_s
         try:
             with self._alone():
-                return self._device.run(job.input, method, job, timeout_s=timeout_s)
+                return self._device.run(method, job.input, job, timeout_s=timeout_s)
         except (ChildLost, LaunchFailed) as error:
             return job.failed(error, timeout_s)
 
-    def _note_times(self, measured: Iterable[Measurement]) -> None:
-        self._times |= {(m.input, m.config): m.time_s for m in measured if m.timing}
+    def _alone(self) -> AbstractContextManager[None]:
+        """Let nothing compile inside the block if builds disturb times."""
+        return self._builds.undisturbed() if self._builds_disturb else nullcontext()
 
-    def _measured_interleaved(
-        self, space: Space, jobs: Sequence[KernelJob], block: Block
+    def _note(self, measured: Measurement) -> None:
+        key = measured.input, measured.config
+        if measured.timing is not None:
+            self._times_s[key] = measured.time_s
+            if OUTPUT_BITS in measured.observed:
+                self._bits[key] = measured.observed[OUTPUT_BITS]
+
+    def _use_recalled(self, space: Space, problem: Input) -> None:
+        """Let configurations of equal code share the measurements that were recalled."""
+        for measured in self._recalled.pop(problem, []):
+            with suppress(ExpressionError):  # then it was not launched either
+                self._equal.add(measured, self._launches(space, problem, measured.config))
+
+    def _completed(self, measured: Measurement) -> Measurement:
+        """Add the digest of the data, and what the work of the space makes of a time.
+
+        Raises BackendUnavailable where the first configuration fails, and an empty kernel as well.
+        """
+        if not self._works and measured.outcome in _BROKEN:
+            self._device.require_working()
+        self._works = True
+        digest = self._device.digests.get(measured.input)
+        observed = measured.observed
+        if measured.timing is not None and self._spec.work is not None:
+            made = rates(self._spec.work.of(measured.input), self.peak, measured.time_s)
+            observed = {**observed, **made}
+        return dataclasses.replace(measured, data_sha256=digest, observed=observed)
+
+    # ------------------------------------------------------------------------------------ preparing
+
+    def _job(
+        self, space: Space, problem: Input, config: Config, best_s: float | None
+    ) -> KernelJob | Measurement:
+        """Build a configuration, and return all that its measurement needs; or the measurement of
+        one that cannot be built or launched."""
+        required: RequiredBits | None = None
+        try:
+            job = self._built(space, problem, config)
+            if self._spec.work is not None:
+                self._spec.work.of(problem)  # raises where it cannot be computed
+            if self._spec.is_bit_exact(self._backend.compiler):
+                required = self._required_bits(space, problem, config)
+        except BuildFailed as error:
+            return Measurement(config, problem, Outcome.BUILD_FAILED, message=str(error))
+        except ExpressionError as error:
+            return Measurement(config, problem, Outcome.ILLEGAL, message=str(error))
+        except RunFailed as error:
+            return Measurement(config, problem, error.outcome, message=str(error))
+        return dataclasses.replace(
+            job, best_s=best_s, required_bits=required, energy_s=self._energy_s
+        )
+
+    def _built(self, space: Space, problem: Input, config: Config) -> KernelJob:
+        """Build a configuration, and return what its runs need; raises BuildFailed,
+        ExpressionError, HostModuleError."""
+        return KernelJob(
+            config=config,
+            input=problem,
+            binary=self._binary(space, config, problem),
+            sampling=self._sampling,
+            launches=self._launches(space, problem, config),
+            tolerance=self._tolerance,
+            arch=self._facts.arch,
+            functions=self._spec.functions,
+        )
+
+    def _program(self, space: Space, config: Config) -> Program:
+        return make_program(self._spec, space, config, self._backend.language)
+
+    def _binary(self, space: Space, config: Config, problem: Input) -> Binary:
+        """Return the build of a configuration; raises BuildFailed."""
+        program = self._programs.pop(config, None)
+        if program is None:
+            program = self._program(space, config)
+        return self._builds.finish(program)
+
+    def _launches(self, space: Space, problem: Input, config: Config) -> tuple[Launch, ...]:
+        """Return the one launch of the space; none where the host module yields the launches.
+
+        Raises HostModuleError and ExpressionError.
+        """
+        names = self._device.argument_names(problem)
+        if self._spec.launch is None:
+            return ()
+        return (space.launch(config, self._spec.functions[0], names),)
+
+    # ---------------------------------------------------------------------------------- equal bits
+
+    def _required_bits(self, space: Space, problem: Input, config: Config) -> RequiredBits | None:
+        """Return the bits that the outputs must have: the default's, or those of the same
+        configuration without compiler flags; None where it is this one.
+
+        Raises BuildFailed, ExpressionError, and RunFailed where that one does not work.
+        """
+        if self._spec.needs_default_bits:
+            name = "the default"
+            other = space.canonical(space.default)
+        else:
+            name = "the same configuration without flags"
+            absent = {p.name: p.default for p in space.parameters if p.role == "flag"}
+            other = space.canonical(Config({**config, **absent}))
+        if other == config:
+            return None
+        if (problem, other) not in self._bits:
+            self._measure_bits(space, problem, other, name)
+        bits = self._bits[problem, other]
+        if bits == VARYING_BITS and self._spec.must_be_bit_exact:
+            raise RunFailed(
+                Outcome.LAUNCH_FAILED,
+                f"two runs of {name} differ in their bits, so that no output can be compared "
+                "with them; remove `bits` and `against` from `verify`",
+            )
+        return RequiredBits(name, bits)
+
+    def _measure_bits(self, space: Space, problem: Input, config: Config, name: str) -> None:
+        """Find out the bits of another configuration's outputs; raises BuildFailed, ExpressionError
+        and RunFailed where it does not work."""
+        try:
+            job = self._built(space, problem, config)
+        except BuildFailed as error:
+            raise BuildFailed(f"{name}, to compare with, does not build: {error}") from None
+        measured = self._run_briefly(job)
+        if measured.outcome is Outcome.OK:
+            return
+        outcome = measured.outcome
+        if outcome is Outcome.WRONG_RESULT:
+            outcome = Outcome.LAUNCH_FAILED  # of this configuration nothing is known
+        raise RunFailed(outcome, f"{name}, to compare with, fails: {measured.message}")
+
+    def _run_briefly(self, job: KernelJob) -> Measurement:
+        """Run a configuration on the search's data as often as its bits need."""
+        sampling = dataclasses.replace(job.sampling, repeats=_BITS_REPEATS, warmup_time_s=0.0)
+        job = dataclasses.replace(job, sampling=sampling, energy_s=0.0)
+        measured = self._run(DeviceWorker.run, job, self._waits_s)
+        self._note(measured)
+        return measured
+
+    def _compared(self, job: KernelJob) -> KernelJob | Measurement:
+        """Return a job whose outputs have the bits that they must have, else how it failed: the
+        rounds are on other data, on which bits are not compared."""
+        if job.required_bits is None or (job.input, job.config) in self._bits:
+            return job
+        measured = self._run_briefly(job)
+        return job if measured.outcome is Outcome.OK else measured
+
+    # ------------------------------------------------------------------------ measuring in rounds
+
+    def measure_interleaved(
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int] = ONE_OCCASION,
     ) -> list[Measurement]:
-        # After a fault of the process or of the device, or a result that another may have made
-        # wrong, each alone and the survivors once more.
+        """Measure several configurations, one sample of each per round; each of them is run. Where
+        the default is among them, the gain of each must show in the same rounds.
+        """
+        prepared: list[KernelJob | Measurement] = []
+        for config in configs:
+            job = self._job(space, problem, config, None)
+            prepared.append(self._compared(job) if isinstance(job, KernelJob) else job)
+        jobs = [job for job in prepared if isinstance(job, KernelJob)]
+        measured = iter(over_occasions(jobs, split_rounds(rounds, seeds), self._measured_in_rounds))
+        ended = [next(measured) if isinstance(job, KernelJob) else job for job in prepared]
+        if SEARCH_SEED not in seeds:
+            ended = self._with_shown_gains(space, ended, seeds)
+        return [self._completed(each) for each in ended]
+
+    def _with_shown_gains(
+        self, space: Space, measured: Sequence[Measurement], seeds: Sequence[int]
+    ) -> list[Measurement]:
+        """Return measurements of the rounds of the default, where the default is among them: on new
+        data, the first runs must show a gain."""
+        default_config = space.canonical(space.default)
+        default = next((each for each in measured if each.config == default_config), None)
+        if default is None:
+            return list(measured)
+        return [without_unshown_gain(each, default, seeds, self._floor_s) for each in measured]
+
+    def _measured_in_rounds(self, jobs: Sequence[KernelJob], block: Block) -> list[Measurement]:
+        """Measure several on one occasion. Where one may have made another's result wrong, measure
+        each alone, and those that work once more together."""
         together = self._together(jobs, block)
         if together.complete or len(jobs) == 1:
             return together.measured
         alone = [self._together([job], block).measured[0] for job in jobs]
         if all(each.outcome is Outcome.OK for each in alone):
             # None spoils another's data: what was wrong is so at some of its runs.
-            pairs = zip(together.measured, alone, strict=True)
-            alone = [m if m.outcome is Outcome.WRONG_RESULT else each for m, each in pairs]
-        survivors = [job for job, m in zip(jobs, alone, strict=True) if m.outcome is Outcome.OK]
-        if len(survivors) < 2:
+            for number, each in enumerate(together.measured):
+                if each.outcome is Outcome.WRONG_RESULT:
+                    alone[number] = each
+        working = [n for n, each in enumerate(alone) if each.outcome is Outcome.OK]
+        if len(working) < 2:
             return alone
-        again = iter(self._together(survivors, block).measured)
-        return [_after(m, next(again)) if m.outcome is Outcome.OK else m for m in alone]
+        again = self._together([jobs[number] for number in working], block).measured
+        for number, measured in zip(working, again, strict=True):
+            # Only the earlier first runs were on data that nothing had run on.
+            first_runs_s = alone[number].warmup_s + measured.warmup_s
+            alone[number] = dataclasses.replace(measured, warmup_s=first_runs_s)
+        return alone
 
     def _together(self, jobs: Sequence[KernelJob], block: Block) -> Together:
         """Return the measurements; of a lost process, the failure of all."""
@@ -330,51 +461,58 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         # The timeout of a configuration covers its `repeats` launches and its verification.
         timeout_s = measure.timeout_s * len(jobs) * (1 + block.rounds / measure.repeats)
         timeout_s += self._waits_s
-        run = partial(self._device.run, jobs[0].input, DeviceWorker.run_interleaved, jobs, block)
         try:
             with self._alone():
-                return run(timeout_s=timeout_s, seed=block.seed)
+                return self._device.run(
+                    DeviceWorker.run_interleaved,
+                    jobs[0].input,
+                    jobs,
+                    block,
+                    timeout_s=timeout_s,
+                    seed=block.seed,
+                )
         except (ChildLost, LaunchFailed) as error:
             return Together([job.failed(error, timeout_s) for job in jobs], complete=False)
 
-    # ---------------------------------------------------------------------------- plausibility
+    # -------------------------------------------------------------------- times that are too good
 
-    def _shown(
-        self, measured: Measurement, default: Measurement, seeds: Sequence[int]
-    ) -> Measurement:
-        """On new data, the first runs must show the gain."""
-        if SEARCH_SEED in seeds:
-            return measured
-        return without_unshown_gain(measured, default, seeds, self._floor_s)
-
-    def _why_too_good(self, space: Space, job: KernelJob, measured: Measurement) -> str | None:
+    def _why_too_good(
+        self, space: Space, measured: Measurement, best_s: float | None
+    ) -> str | None:
         """Return why a time that would be the best one is measured again; None where it is not."""
+        problem, config = measured.input, measured.config
         default = space.canonical(space.default)
-        is_best = job.best_s is None or measured.time_s < job.best_s
-        if measured.timing is None or not is_best or job.config == default:
+        is_best = best_s is None or measured.time_s < best_s
+        if measured.timing is None or not is_best or config == default:
             return None
-        if (job.input, job.config) in self._believed:
+        if (problem, config) in self._believed:
             return None
-        default_s, work = self._times.get((job.input, default)), self._spec.work
-        work_s = 0.0 if work is None else floor_s(work.of(job.input), self.peak)
+        work_s = 0.0
+        if self._spec.work is not None:
+            work_s = floor_s(self._spec.work.of(problem), self.peak)
+        default_s = self._times_s.get((problem, default))
         return why_too_good(measured.time_s, default_s, self._floor_s, work_s)
 
-    def _measured_again(self, space: Space, job: KernelJob, reason: str) -> Measurement:
-        """Measure on new data, beside the default where that works. Where first runs do not show
-        the gain, they are the samples."""
-        default, seeds = space.canonical(space.default), (new_seed(),) * _AGAIN_OCCASIONS
-        configs = [job.config, *([default] if (job.input, default) in self._times else [])]
-        again, *_ = self.measure_interleaved(space, job.input, configs, _AGAIN_ROUNDS, seeds)
-        if again.timing is None:
-            return replace(again, message=f"{reason}, but on new data: {again.message}")
-        if UNCLAIMED in again.observed:
-            timing = replace(again.timing, samples_s=again.warmup_s[:DATA_SETS], occasions=())
-            return replace(again, timing=timing, message=f"{reason}, but {again.message}")
-        self._believed.add((job.input, job.config))
-        return replace(again, message=f"{reason}; measured again on new data")
-
-
-def _after(first: Measurement, again: Measurement) -> Measurement:
-    """Return a later measurement, with the first runs of the earlier one before its own: only they
-    were on data that nothing had run on."""
-    return replace(again, warmup_s=(*first.warmup_s, *again.warmup_s))
+    def _measured_again(self, space: Space, measured: Measurement, reason: str) -> Measurement:
+        """Measure on new data, with the default where that works. Where first runs do not show the
+        gain, they are the samples."""
+        problem = measured.input
+        configs = [measured.config]
+        default = space.canonical(space.default)
+        if (problem, default) in self._times_s:
+            configs.append(default)
+        seeds = (new_seed(),) * _AGAIN_OCCASIONS
+        again, *_ = self.measure_interleaved(space, problem, configs, _AGAIN_ROUNDS, seeds)
+        observed = dict(again.observed)
+        if OUTPUT_BITS in measured.observed:  # those of the search's data
+            observed[OUTPUT_BITS] = measured.observed[OUTPUT_BITS]
+        timing = again.timing
+        if timing is None:
+            message = f"{reason}, but on new data: {again.message}"
+        elif UNCLAIMED in observed:
+            message = f"{reason}, but {again.message}"
+            timing = dataclasses.replace(timing, samples_s=again.warmup_s[:DATA_SETS], occasions=())
+        else:
+            self._believed.add((problem, measured.config))
+            message = f"{reason}; measured again on new data"
+        return dataclasses.replace(again, timing=timing, observed=observed, message=message)

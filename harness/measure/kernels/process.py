@@ -1,5 +1,9 @@
-"""The process that owns the device: its worker, with the data of inputs, and its client, which has
-them prepared there, and replaces a process that is spoilt.
+"""The process that owns the device: its worker, with the data of inputs, and its client.
+
+When may what is there be used again? A wrong result counts only where the inputs on the device are
+as they were copied. After a run that did not end OK, the data are copied again. A process that
+cannot be trusted any more, since the device does not answer or a kernel has left the guard zones,
+is replaced. A crash counts once it happens in a second process.
 """
 
 from __future__ import annotations
@@ -37,13 +41,8 @@ from harness.measure.device.launcher import Compiler, Device
 from harness.measure.device.verify import Tolerance
 from harness.measure.devices import Backend, empty_kernel_advice
 from harness.measure.kernels.checks import why_overwritten
-from harness.measure.kernels.data import (
-    KernelData,
-    KernelJob,
-    make_kernel_data,
-    present_sha256,
-)
-from harness.measure.kernels.runner import measure_interleaved, measure_kernel, why_any_astray
+from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data, present_sha256
+from harness.measure.kernels.trial import Together, measure_alone, measure_interleaved
 from harness.measure.kernels.weak import weak_tests
 from harness.measure.occasions import DATA_SETS, SEARCH_SEED, Block
 from harness.measure.process.child import Child, ChildLost
@@ -68,47 +67,43 @@ class _DeviceFacts:
     notices: tuple[str, ...]
 
 
-class Together(NamedTuple):
-    """What was measured in interleaved rounds. Where the device broke meanwhile, a result was
-    wrong, or something was written elsewhere, the rounds are not `complete`: failures may be due to
-    another configuration's fault.
-    """
+class DataKey(NamedTuple):
+    """The data of an input: which host module makes them, with which seed."""
 
-    measured: list[Measurement]
-    complete: bool
+    host: Path
+    problem: Input
+    seed: int = SEARCH_SEED
 
 
-class _DataLost(ChildLost):
-    """The device does not take the data of an input any more, which a new process may change."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, by_chance=True)
+class NotPrepared(Exception):
+    """The process does not have the data of a call, or the device did not take them."""
 
 
 @dataclass
 class _DeviceData:
-    """The sets of data of an input and a seed; `fresh` on the device until a kernel has run."""
+    """The sets of data of an input; `is_fresh` on the device until a kernel has run."""
 
-    problem: Input
-    seed: int
+    key: DataKey
     sets: Sequence[KernelData]
-    fresh: bool = True
+    is_fresh: bool = True
 
 
 class DeviceWorker:
     """Own the device, which opens when it is first needed, and the data of one input.
 
-    The device holds the data of one host module at a time; those of others are kept aside. Once a
-    device, or the memory of this process, cannot be trusted any more, the worker `is_spoilt`.
+    The device has the data of one host module at a time; those of others stay on the host. Once the
+    device, or the memory of this process, cannot be trusted any more, it `must_be_replaced`.
     """
 
     def __init__(self, backend: Backend) -> None:
-        self.is_spoilt = False
+        self.must_be_replaced = False
         self._backend = backend
         self._data: dict[Path, _DeviceData] = {}
         self._bound: _DeviceData | None = None
         self._unread: dict[Path, frozenset[str]] = {}  # what no run of an input sees
         self._imports = ImportsApart()
+
+    # --------------------------------------------------------------------------------- the device
 
     @cached_property
     def _device(self) -> Device:
@@ -117,6 +112,10 @@ class DeviceWorker:
             device.watch = SustainedWatch(device.watch.full_mhz)
         device.check_clock()
         return device
+
+    @cached_property
+    def _compiler(self) -> Compiler:
+        return self._backend.open_compiler()
 
     @cached_property
     def _sensors(self) -> Sensors:
@@ -129,18 +128,20 @@ class DeviceWorker:
     @cached_property
     def _facts(self) -> _DeviceFacts:
         place = self._backend.device
-        # First: this process is not one of them.
-        others = () if place is None else other_processes(place.bus_id, place.instance)
-        device, compiler = self._device, self._compiler
+        others: Sequence[str] = ()
+        if place is not None:  # before this process is one of them
+            others = other_processes(place.bus_id, place.instance)
+        device = self._device
+        compiler = self._compiler
         self._backend.require_working(device, compiler)
         environment = device.environment(compiler.identity)
-        note, notices = dict[str, str](), list(device.notices)
+        notes = dict(environment.notes)
+        notices = list(device.notices)
         if others:
-            note[OTHER_PROCESSES] = ", ".join(others)
+            notes[OTHER_PROCESSES] = ", ".join(others)
             text = "other processes use this GPU and may disturb its times"
             cure = "End them, or name another device with --device"
             notices.append(f"{text}: {first_few(others, ', ')}. {cure}")
-        notes = {**environment.notes, **note}
         clock = self._backend.clock
         return _DeviceFacts(
             environment=dataclasses.replace(environment, clock=clock, notes=notes),
@@ -155,59 +156,130 @@ class DeviceWorker:
         """Raise BackendUnavailable where an empty kernel does not run on the device."""
         self._backend.run_empty_kernel(self._device, self._compiler)
 
-    @cached_property
-    def _compiler(self) -> Compiler:
-        return self._backend.open_compiler()
+    # ----------------------------------------------------------------------------------- the data
 
-    def prepare(
-        self, host: Path, problem: Input, seed: int = SEARCH_SEED
-    ) -> tuple[tuple[str, ...], str | None]:
-        """Have the data of an input on the device for what runs next, made by a host module unless
-        they are there; return the arguments' names, and the digest of the search's data.
+    def prepare(self, key: DataKey) -> tuple[tuple[str, ...], str | None]:
+        """Have the data of an input on the device for what runs next, unless they are there; return
+        the arguments' names, and the digest of the search's data.
 
-        Raises HostModuleError, ChildLost, or LaunchFailed where the data does not fit.
+        Raises HostModuleError, NotPrepared, or LaunchFailed where the data do not fit.
         """
-        self._imports.turn_to(host)
-        data = self._data.get(host)
-        if data is None or (data.problem, data.seed) != (problem, seed):
-            data = self._bound = None
-            self._data.pop(host, None)  # frees the memory of the input before
-            count = 1 if seed == SEARCH_SEED else DATA_SETS
-            sets = [make_kernel_data(host, problem, seed + number) for number in range(count)]
-            self._device.bind(*(data.arguments for data in sets))
-            data = self._bound = self._data[host] = _DeviceData(problem, seed, sets)
-        elif data is not self._bound:
-            self._copy(data)
+        data = self._data.get(key.host)
+        if data is None or data.key != key:
+            data = self._make(key)
+        self._bind(data)
         first = data.sets[0]
-        return tuple(first.arguments), first.sha256 if seed == SEARCH_SEED else None
+        return tuple(first.arguments), first.sha256 if key.seed == SEARCH_SEED else None
+
+    def _make(self, key: DataKey) -> _DeviceData:
+        """Make the data of an input, and copy them to the device."""
+        self._imports.turn_to(key.host)
+        self._bound = None
+        self._data.pop(key.host, None)  # frees the memory of the input before
+        count = 1 if key.seed == SEARCH_SEED else DATA_SETS
+        sets = []
+        for number in range(count):
+            sets.append(make_kernel_data(key.host, key.problem, key.seed + number))
+        self._device.bind(*(data.arguments for data in sets))
+        self._bound = self._data[key.host] = _DeviceData(key, sets)
+        return self._bound
+
+    def _prepared(self, key: DataKey) -> _DeviceData:
+        """Return the data of an input, which are on the device then; raises NotPrepared where this
+        process does not have them."""
+        data = self._data.get(key.host)
+        if data is None or data.key != key:
+            raise NotPrepared("nothing is prepared")
+        self._bind(data)
+        return data
+
+    def _bind(self, data: _DeviceData) -> None:
+        self._imports.turn_to(data.key.host)
+        if data is not self._bound:
+            self._copy(data)
+
+    def _copy(self, data: _DeviceData) -> None:
+        """Copy data to the device again. Raises NotPrepared where it does not take them any more,
+        or where a kernel may have overwritten the memory of this process.
+
+        The sets of data change places, so that a result which a kernel remembers by address is
+        wrong.
+        """
+        data.sets = data.sets[::-1]
+        self.must_be_replaced = True
+        try:
+            self._device.arguments.outside_writes()  # a run that has failed may have left a guard zone
+            if self._device.is_lost:
+                raise NotPrepared("its process does not work any more")
+            self._device.bind(*(each.arguments for each in data.sets))
+        except LaunchFailed as error:
+            raise NotPrepared(str(error)) from None
+        self.must_be_replaced = False
+        for each in data.sets:
+            each.bound_again()
+        data.is_fresh = True
+        self._bound = data
 
     def data_sha256(self, host: Path, problem: Input, stored: Collection[str]) -> str | None:
         """Return `present_sha256` of an input."""
         self._imports.turn_to(host)
         return present_sha256(host, problem, stored, self._unread)
 
-    def run(self, job: KernelJob) -> Measurement:
-        """Measure one configuration on the prepared data; raises ChildLost."""
-        data = self._prepared
-        measured = measure_kernel(self._device, data.sets[0], job, self._sensors)
-        may_be_spoilt = _is_wrong(measured) and not data.fresh
-        if may_be_spoilt and why_overwritten(self._device, data.sets[0].read_only()):
-            # An earlier one may have overwritten a part that was not checked: measure on new data.
+    def weak_tests(self, key: DataKey, tolerance: Tolerance) -> list[str]:
+        """Return what verification would let pass on an input."""
+        return list(weak_tests(key.problem, self._prepared(key).sets[0], tolerance))
+
+    # ---------------------------------------------------------------------------------- measuring
+
+    def run(self, key: DataKey, job: KernelJob) -> Measurement:
+        """Measure one configuration; raises NotPrepared."""
+        data = self._prepared(key)
+        measured = measure_alone(self._device, data.sets[0], job, self._sensors)
+        is_wrong = measured.outcome is Outcome.WRONG_RESULT
+        if is_wrong and not data.is_fresh and self._is_overwritten(data):
             self._copy(data)
-            measured = measure_kernel(self._device, data.sets[0], job, self._sensors)
-        data.fresh = False
-        self._clean(data, [measured])
+            measured = measure_alone(self._device, data.sets[0], job, self._sensors)
+        self._leave(data, is_clean=measured.outcome is Outcome.OK)
         return measured
 
-    def run_sustained(self, job: KernelJob) -> Measurement:
+    def _is_overwritten(self, data: _DeviceData) -> bool:
+        """Say whether an earlier run may have written a part of the inputs that was not checked."""
+        return why_overwritten(self._device, data.sets[0].read_only()) is not None
+
+    def run_sustained(self, key: DataKey, job: KernelJob) -> Measurement:
         """Measure one configuration at the sustained clock, though the space says boost; it is
-        waited for no longer than a check may take. Raises ChildLost."""
+        waited for no longer than a check may take. Raises NotPrepared."""
         watch = self._device.watch
         self._device.watch = SustainedWatch(watch.full_mhz, longest_s=_CHECKED_S)
         try:
-            return self.run(job)
+            return self.run(key, job)
         finally:
             self._device.watch = watch
+
+    def run_interleaved(self, key: DataKey, jobs: Sequence[KernelJob], block: Block) -> Together:
+        """Measure several configurations of one input, one sample of each per round.
+
+        Raises NotPrepared.
+        """
+        data = self._prepared(key)
+        if block.is_reloaded:
+            self._device.unload()
+        if not data.is_fresh:
+            self._copy(data)
+        together = measure_interleaved(
+            self._device, data.sets, jobs, block.rounds, block.order, self._sensors
+        )
+        are_right = all(each.outcome is Outcome.OK for each in together.measured)
+        self._leave(data, is_clean=are_right and together.complete)
+        return together
+
+    def _leave(self, data: _DeviceData, is_clean: bool) -> None:
+        """Copy the data again after a run that may have written anywhere, so that the next
+        configuration is not blamed for it."""
+        data.is_fresh = False
+        if not is_clean:
+            with suppress(NotPrepared):  # then this process is replaced
+                self._copy(data)
 
     def compile(self, host: Path, program: Program) -> Binary:
         """Build a Python callable, and call it once so that it compiles; raises BuildFailed."""
@@ -218,80 +290,9 @@ class DeviceWorker:
         except LaunchFailed as error:
             raise BuildFailed(str(error)) from None
         finally:
-            self.is_spoilt = self._device.is_lost
+            self.must_be_replaced = self._device.is_lost
         build = dataclasses.replace(binary.build, compile_s=build_s)
         return dataclasses.replace(binary, build=build)
-
-    def weak_tests(self, problem: Input, tolerance: Tolerance) -> list[str]:
-        """Return what verification would let pass on the prepared input."""
-        return list(weak_tests(problem, self._prepared.sets[0], tolerance))
-
-    def run_interleaved(self, jobs: Sequence[KernelJob], block: Block) -> Together:
-        """Measure several configurations of one input, one sample of each per round.
-
-        Raises ChildLost. One that overwrites an input makes the others' results wrong, so that
-        after a wrong result of several, or a write elsewhere, this worker is spoilt.
-        """
-        data = self._prepared
-        if block.is_reloaded:
-            self._device.unload()
-        if not data.fresh:
-            self._copy(data)
-        measured = measure_interleaved(
-            self._device, data.sets, jobs, block.rounds, block.order, self._sensors
-        )
-        data.fresh = False
-        complete = not self._device.is_lost and not (
-            len(jobs) > 1
-            and (any(map(_is_wrong, measured)) or why_any_astray(self._device, data.sets))
-        )
-        if complete:
-            self._clean(data, measured)
-        else:
-            self.is_spoilt = True
-        return Together(measured, complete)
-
-    @property
-    def _prepared(self) -> _DeviceData:
-        """The data that were prepared last; raises ChildLost in a new process."""
-        if self._bound is None:
-            raise _DataLost("nothing is prepared")
-        return self._bound
-
-    def _clean(self, data: _DeviceData, measured: Sequence[Measurement]) -> None:
-        """Copy the data again after a run that may have written elsewhere: the next configuration
-        is not blamed for it."""
-        is_clean = all(each.is_clean for each in data.sets) and not any(map(_is_wrong, measured))
-        self.is_spoilt = self._device.is_lost or not is_clean
-        if not self._device.is_lost and not is_clean:
-            with suppress(_DataLost, LaunchFailed):
-                # What failed before this check may have written there.
-                self._device.arguments.outside_writes()
-                self._copy(data)
-
-    def _copy(self, data: _DeviceData) -> None:
-        """Copy data to the device again. Raises ChildLost where the device does not take them any
-        more, and after a kernel that may have overwritten this process's memory.
-
-        The sets of data change places: what a kernel keeps by address is of the other one then.
-        """
-        data.sets = data.sets[::-1]
-        self.is_spoilt = True
-        try:
-            if self._device.is_lost:
-                raise LaunchFailed("its process does not work any more")
-            self._device.bind(*(each.arguments for each in data.sets))
-        except LaunchFailed as error:
-            raise _DataLost(str(error)) from None
-        self.is_spoilt = False
-        for each in data.sets:
-            each.bound_again()
-        data.fresh = True
-        self._bound = data
-
-
-def _is_wrong(measured: Measurement) -> bool:
-    return measured.outcome is Outcome.WRONG_RESULT
 
 
 _PREPARE_TIMEOUT_S = 600.0
@@ -300,7 +301,7 @@ T = TypeVar("T")
 
 
 class DeviceClient:
-    """The process that owns the device, and which inputs of one host module it has prepared.
+    """The process that owns the device, as a measurer calls it.
 
     A client with an `owner` uses the process of that client, and must be closed before it. Another
     one locks its device: raises DeviceBusy where another process measures on it.
@@ -309,19 +310,17 @@ class DeviceClient:
     def __init__(self, host: Path, backend: Backend, owner: DeviceClient | None = None) -> None:
         self._host = host
         self._language = backend.language
-        self._owner = owner or self
+        self._owner = owner
         self._lock = ExitStack()
         self._names: dict[Input, tuple[str, ...]] = {}
         self.digests: dict[Input, str | None] = {}  # of the search's data; None: they differ
-        self._child: Child
-        self._used = 0  # the generation of the process in which a configuration ran last
-        if owner is None:
-            self._child = Child(partial(DeviceWorker, backend))  # which starts at the first call
-            if backend.device is not None and not backend.is_locked:
-                place = backend.device
-                self._lock.enter_context(locked(place.identity, str(place)))
-        else:
-            self._child = owner._child
+        if owner is not None:
+            self._child: Child = owner._child
+            return
+        self._child = Child(partial(DeviceWorker, backend))  # which starts at the first call
+        if backend.device is not None and not backend.is_locked:
+            place = backend.device
+            self._lock.enter_context(locked(place.identity, str(place)))
 
     def _call(self, method: Callable[..., T], *args: object) -> T:
         return self._child.call_again(method, *args, timeout_s=_PREPARE_TIMEOUT_S)
@@ -349,7 +348,7 @@ class DeviceClient:
     def argument_names(self, problem: Input) -> tuple[str, ...]:
         """Return the names of the kernel's arguments; raises HostModuleError."""
         if problem not in self._names:
-            self._prepare(problem)
+            self._prepare(DataKey(self._host, problem))
         return self._names[problem]
 
     def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
@@ -366,7 +365,7 @@ class DeviceClient:
         what = f"{self._host}: the process that made the data of ({problem})"
         return HostModuleError(f"{what} {lost}; is there enough memory, and time?")
 
-    def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
+    def _prepare(self, key: DataKey) -> None:
         """Have the data of an input in the process; raises HostModuleError.
 
         Data that did fit before may fit again in a new process, and any other error of the driver
@@ -374,57 +373,77 @@ class DeviceClient:
         """
         for is_last in (False, True):
             try:
-                names, sha256 = self._call(DeviceWorker.prepare, self._host, problem, seed)
-                self._names[problem] = names
-                if sha256 is not None:
-                    self.digests.setdefault(problem, sha256)
-                return
+                names, sha256 = self._call(DeviceWorker.prepare, key)
             except OutOfDeviceMemory as error:
-                if is_last or problem not in self._names:
+                if is_last or key.problem not in self._names:
                     raise DataDoesNotFit(
                         f"its data does not fit on the device: {error}. Run the same command again "
                         "when other programs have ended. If the data is too large even then, leave "
                         "the input out with --inputs"
                     ) from None
-            except (_DataLost, LaunchFailed) as error:
+            except (NotPrepared, LaunchFailed) as error:
                 if is_last:
                     self._child.replace()  # the next input shall not find it broken
                     text = f"its data cannot be copied to the device: {error}"
                     raise HostModuleError(text) from None
             except ChildLost as lost:
-                raise self._lost(problem, lost) from None
+                raise self._lost(key.problem, lost) from None
+            else:
+                self._names[key.problem] = names
+                if sha256 is not None:
+                    self.digests.setdefault(key.problem, sha256)
+                return
             self._child.replace()
 
     def run(
         self,
-        problem: Input | None,
         method: Callable[..., T],
+        problem: Input,
         *args: object,
         timeout_s: float,
         seed: int = SEARCH_SEED,
     ) -> T:
-        """Call a method of DeviceWorker, while the process has the data of an input and a seed
-        where an input is given.
+        """Call a method of DeviceWorker that needs the data of an input, again where the process
+        ended: it may have been killed, or an earlier configuration may have overwritten its memory.
 
-        It is called again where the process was lost by chance, or crashed and an earlier
-        configuration may have spoilt it. Raises ChildLost, and HostModuleError where the data
-        cannot be made any more.
+        Raises ChildLost, LaunchFailed, and HostModuleError where the data cannot be made any more.
         """
-        is_last, owner = False, self._owner
+        key = DataKey(self._host, problem, seed)
+        is_prepared = False
+        has_ended = False
         while True:
-            if problem is not None:
-                self._prepare(problem, seed)
-            is_used = owner._used == self._child.generation
-            owner._used = self._child.generation
+            if not self._child.is_running:  # to start takes time that is not the configuration's
+                self._prepare(key)
+                is_prepared = True
             try:
-                return self._child.call(method, *args, timeout_s=timeout_s)
+                return self._child.call(method, key, *args, timeout_s=timeout_s)
+            except NotPrepared as error:
+                if is_prepared:
+                    text = f"its data cannot be copied to the device: {error}"
+                    raise LaunchFailed(text) from None
+                self._prepare(key)
+                is_prepared = True
             except ChildLost as lost:
-                if is_last or not (lost.by_chance or (is_used and not lost.hung)):
+                if lost.hung or has_ended:
                     raise
-            is_last = True
+                has_ended = True
+
+    def compile(self, program: Program, timeout_s: float) -> Binary:
+        """Build a Python callable, again where the process ended; raises BuildFailed, ChildLost."""
+        has_ended = False
+        while True:
+            self.describe()  # to start takes time that is not the configuration's
+            try:
+                return self._child.call(
+                    DeviceWorker.compile, self._host, program, timeout_s=timeout_s
+                )
+            except ChildLost as lost:
+                if lost.hung or has_ended:
+                    raise
+                has_ended = True
 
     def close(self) -> None:
         """End the process, and free the device, unless they are another client's."""
         with self._lock:
-            if self._owner is self:
+            if self._owner is None:
                 self._child.close()

@@ -93,8 +93,8 @@ class _Process:
 class Child:
     """A process that makes one worker, and calls functions with it.
 
-    It starts at the first call, and anew where it has ended or its worker `is_spoilt`, an attribute
-    that a worker may set; `generation` counts the processes.
+    It starts at the first call, and anew where it has ended or its worker, by an attribute of this
+    name, `must_be_replaced`.
     Its standard error is kept off the terminal; ChildLost quotes the end of it. One thread may call
     at a time; another one may close it.
     """
@@ -105,7 +105,6 @@ class Child:
         self._process: _Process | None = None
         self._lock = threading.Lock()
         self._is_closed = False
-        self.generation = 0
 
     def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
         """Return what a function of the worker and `args` returns, or raise what it raises.
@@ -120,7 +119,7 @@ class Child:
                 self._end(process)
                 message = f"did not end within {timeout_s:g} s and was killed"
                 raise ChildLost(message, hung=True)
-            is_spoilt = process.connection.recv()
+            must_be_replaced = process.connection.recv()
             answer = process.connection.recv_bytes()
         except (EOFError, OSError):
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -133,7 +132,7 @@ class Child:
         except BaseException:  # as at Ctrl-C: its answer would be taken for that to the next call
             self._end(process)
             raise
-        if is_spoilt:
+        if must_be_replaced:
             self._end(process)
         result, error = ForkingPickler.loads(answer)
         if error is None:
@@ -151,6 +150,14 @@ class Child:
                 raise
         return self.call(method, *args, timeout_s=timeout_s)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the next call needs no new process."""
+        process = self._process
+        if process is None or process.popen.poll() is not None:
+            return False
+        return not process.connection.poll()  # without a call it sends nothing else than its end
+
     def replace(self) -> None:
         """End the process; the next call starts another one."""
         if self._process is not None:
@@ -163,17 +170,14 @@ class Child:
         self.replace()
 
     def _running(self) -> _Process:
-        process = self._process
-        # Without a call it sends nothing else than its end.
-        if process is not None and (process.popen.poll() is not None or process.connection.poll()):
-            self._end(process)
+        if not self.is_running:
+            self.replace()
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the worker processes were ended")
             if self._process is None:
                 starting = _starter(os.getpid()).submit(_start, self._make_worker)
                 self._process = starting.result()
-                self.generation += 1
             return self._process
 
     def _end(self, process: _Process) -> None:
@@ -236,7 +240,7 @@ def serve(parent: Connection, pid: int) -> None:
                 result = ForkingPickler.dumps((method(worker, *args), None))
             except Exception as error:
                 result = ForkingPickler.dumps((None, _as_sent(error)))
-            parent.send(getattr(worker, "is_spoilt", False))
+            parent.send(getattr(worker, "must_be_replaced", False))
             parent.send_bytes(result)
     os._exit(0)  # a driver may hang when it is unloaded
 

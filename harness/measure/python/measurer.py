@@ -8,7 +8,6 @@ from harness.core.errors import BuildFailed
 from harness.core.program import PYTHON, Binary
 from harness.core.records import Config, Input
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.kernels.process import DeviceWorker
 from harness.measure.process.child import ChildLost
 from harness.space import Space
 from harness.space.constrained import make_program
@@ -23,15 +22,13 @@ class CallableMeasurer(KernelMeasurer):
     def _binary(self, space: Space, config: Config, problem: Input) -> Binary:
         """Return a build that ends with a first call, which may take as long as a run."""
         self._device.argument_names(problem)  # a fault of arguments() is none of the configuration
-        self._device.describe()  # nor is the time in which a new process starts
         program = make_program(self._spec, space, config, PYTHON, problem)
-        compiled, timeout_s = DeviceWorker.compile, self._spec.measure.timeout_s
+        timeout_s = self._spec.measure.timeout_s
         try:
             with self._alone():
-                return self._device.run(
-                    None, compiled, self._spec.host, program, timeout_s=timeout_s
-                )
+                return self._device.compile(program, timeout_s)
         except ChildLost as lost:
-            limit = f"{timeout_s:g} s and was killed (measure.timeout_s)"
-            why = f"did not end within {limit}" if lost.hung else f"ended its process, which {lost}"
+            why = f"ended its process, which {lost}"
+            if lost.hung:
+                why = f"did not end within {timeout_s:g} s and was killed (measure.timeout_s)"
             raise BuildFailed(f"build(), or the first call, {why}") from None
