@@ -98,7 +98,7 @@ def test_a_clock_that_seems_wrong_at_most_launches_is_believed():
         def _elapsed_s(self, event, begin_s):
             elapsed_s = super()._elapsed_s(event, begin_s)
             self.launches += 1
-            return elapsed_s if self.launches % 10 else 2e-3
+            return elapsed_s if self.launches % 9 else time.perf_counter() - begin_s
 
     spun_s(Disturbed(usable_devices()[0]), launches=40)
 

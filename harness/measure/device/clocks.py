@@ -108,7 +108,7 @@ def delay_randomly(tick_s: float) -> None:
 
 
 _MOST_FASTER = 10
-_LAUNCHING_S = 1e-3
+LAUNCHING_S = 1e-3
 """A right clock says of a work at least a tenth of what the host's clock says around it, and what a
 launch takes, which is some microseconds, or a millisecond where the host has other work as well.
 Of several such works, the least of the host's times counts."""
@@ -124,15 +124,15 @@ def shows_clock(timed_s: Sequence[tuple[float, float]]) -> bool:
     where the host's clock says so much of all that it must have."""
     shortest_s = min(host for _, host in timed_s)
     longest_s = max(device for device, _ in timed_s)
-    return _MOST_FASTER * longest_s >= shortest_s or shortest_s > _LAUNCHING_S
+    return _MOST_FASTER * longest_s >= shortest_s or shortest_s > LAUNCHING_S
 
 
-def why_wrong(timed_s: Sequence[tuple[float, float]], launches: int = 1) -> str:
+def why_wrong(timed_s: Sequence[tuple[float, float]], launching_s: float = LAUNCHING_S) -> str:
     """Say why a device's clock cannot be right, by the times that it and the host's clock say of
-    the same works, each of so many launches; empty where it may be right."""
+    the same works, of which launching takes so long; empty where it may be right."""
     device_s = [device for device, _ in timed_s]
     host_s = [host for _, host in timed_s]
-    if _MOST_FASTER * max(device_s) + launches * _LAUNCHING_S < min(host_s):
+    if _MOST_FASTER * max(device_s) + launching_s < min(host_s):
         said = f"at most {format_time(max(device_s))}"
         return f"says {said} for work that takes {format_time(min(host_s))} or more"
     if min(device_s) > _MOST_SLOWER * max(host_s):

@@ -18,6 +18,7 @@ from harness.core.records import COLD, DeviceLimits, Environment
 from harness.measure.device.arguments import Arguments
 from harness.measure.device.clocks import (
     COMPARED,
+    LAUNCHING_S,
     MOST_WORK,
     ClockWatch,
     find_tick,
@@ -32,9 +33,13 @@ _COMPARED_BYTES = (1 << 20, 1 << 22, 1 << 24, 1 << 26)
 whether it is right. A fast GPU takes too little time for all of them; then launches show it."""
 COMPARED_LAUNCHES = 20
 _MOST_SUSPICIONS = 15
-"""Of a right clock, three in ten launches seem wrong where eight processes work besides harness, so
-that so many in a row are one case in 10^8. A wrong one is noticed at the first input whose launches
-take more than a millisecond."""
+"""A wrong clock is noticed at the first input whose launches take more than a millisecond."""
+
+_BUSY_LAUNCHING = 3
+"""Where the machine has other work, a launch may take so many times as long as the next one, as far
+as the host's clock says it."""
+
+_LEAST_FILL_BYTES = 64
 
 
 class Compiler(Protocol):
@@ -236,13 +241,21 @@ class Device(ABC):
         """Compare the device's clock with the host's around launches that began at a moment, if
         they are among the first with these arguments, but not the first ones of their functions.
 
-        Other work of the machine may hold the host back at any launch, and seldom at many in a
-        row: raises BackendUnavailable after these.
+        Other work of the machine may hold the host back at any launch. So a launch that seems wrong
+        counts only where a tiny fill right after it takes far less, by the host's clock. Raises
+        BackendUnavailable after many in a row.
         """
         if not self._compares_clocks:
             return
+        timed_s = [(device_s, time.perf_counter() - began_s)]
+        why = why_wrong(timed_s, launches * LAUNCHING_S)
+        if why:
+            with self.errors("comparing the device's clock with the host's"):
+                ((_, fill_s),) = self._timed_fills([_LEAST_FILL_BYTES])
+            launching_s = max(LAUNCHING_S, _BUSY_LAUNCHING * fill_s)
+            if not why_wrong(timed_s, launches * launching_s):
+                return
         self._compared += 1
-        why = why_wrong([(device_s, time.perf_counter() - began_s)], launches)
         if not why:
             self._suspicions = 0
             return

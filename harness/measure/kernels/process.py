@@ -208,7 +208,7 @@ class DeviceWorker:
         data.sets = data.sets[::-1]
         self.must_be_replaced = True
         try:
-            self._device.arguments.outside_writes()  # a run that has failed may have left a guard zone
+            self._device.arguments.outside_writes()  # a failed run may have left a zone
             if self._device.is_lost:
                 raise NotPrepared("its process does not work any more")
             self._device.bind(*(each.arguments for each in data.sets))
