@@ -174,7 +174,7 @@ class OpenClModule(LoadedModule):
         self._device = device
         self._program = program
         self._kernels: dict[str, _OpenClKernel] = {}
-        self.launched: set[tuple[str, tuple[int, ...]]] = set()  # functions, each with a group
+        self.last_s: dict[tuple[str, tuple[int, ...]], float] = {}  # of functions with a group
 
     def check(self, launch: Launch, bound: Bound) -> _CheckedLaunch:
         """Look up what a launch needs; drivers crash on a number in place of an array."""
