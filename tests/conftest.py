@@ -152,6 +152,12 @@ def _each_statement_compiled_once():
         yield
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Draw no pictures, which takes longer than all else of a page."""
+    monkeypatch.setattr("harness.report.findings.Findings.picture", lambda *_: "")
+
+
 @pytest.fixture(scope="session")
 def sized(tmp_path_factory):
     """Results of SIZED."""

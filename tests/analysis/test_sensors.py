@@ -105,8 +105,8 @@ def test_the_command_says_what_throttled(database, capsys):
     assert "8 of 32 measurements (sw_power_cap in 8)" in out
 
 
-def test_without_sensors_nothing_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(Findings, "picture", lambda *_: "")
+@pytest.mark.usefixtures("undrawn")
+def test_without_sensors_nothing_is_said(tmp_path):
     plain = results_of(tmp_path, ONE_INPUT, FormulaMeasurer(time_s), test_limit=2)
     assert list(sensor_lines(plain)) == []
     assert not any("GPU" in line for line in reservations(plain))

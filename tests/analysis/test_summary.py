@@ -11,7 +11,6 @@ from harness.analysis.coverage import input_reports
 from harness.analysis.inputs import InputReport
 from harness.analysis.summary import summarize
 from harness.core.records import Input, Outcome
-from harness.report.findings import Findings
 from harness.results.view import read_results
 from harness.space_file.baselines import level_of
 from harness.stats.timing import TimeRatio
@@ -76,10 +75,10 @@ def test_tables_have_programs_as_rows_and_devices_as_columns(merged, capsys):
         assert ratio in table
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_plain_analysis_ends_with_the_tables_and_json_and_report_have_them(
-    merged, tmp_path, capsys, monkeypatch
+    merged, tmp_path, capsys
 ):
-    monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
     assert analyse([merged]) == 0
     assert "Speed-up over -O2" in capsys.readouterr().out.split("Programs and devices")[1]
     assert analyse([merged, "--json"]) == 0

@@ -1,12 +1,9 @@
 """The examples of Python: a notebook, an analysis, and a check for continuous integration."""
 
-from __future__ import annotations
-
 import json
 import linecache
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -94,7 +91,7 @@ def test_cells_of_the_notebook_run_and_its_kernel_is_right(
 
     measure_by(FormulaMeasurer(times, interleaves=True))
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names = {"__name__": "__main__"}
     for number, text in enumerate(cells("code")):
         run_cell(number, text, names)
     found = names["results"]

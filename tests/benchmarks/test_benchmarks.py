@@ -1,7 +1,5 @@
 """The comparison of searches: its tests, its figures, and each tuner on a small space."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -137,7 +135,7 @@ def test_command_ends_with_one_json_object_and_resumes_from_its_files(
     monkeypatch,
 ):
     """A killed run leaves a journal of the finished searches."""
-    titles: list[str] = []
+    titles = []
 
     def here(run, jobs, *_):
         for job in jobs:

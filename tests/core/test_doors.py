@@ -1,7 +1,5 @@
 """One library, one door: who may import what; and how large a module may grow."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -122,7 +120,7 @@ def test_the_path_of_tune_in_contributing_names_files_that_exist():
 
 
 def test_a_class_name_has_one_meaning():
-    folder_of: dict[str, str] = {}
+    folder_of = {}
     for module, text in MODULES.items():
         folder = module.rpartition("/")[0]
         for name in re.findall(r"^ *class _*(\w+)[(:]", text, re.MULTILINE):

@@ -1,7 +1,5 @@
 """Plain data is read from pickles; nothing of a pickle is imported or called."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import pickle
@@ -147,7 +145,7 @@ def test_what_a_pickle_does_to_stand_ins_does_not_outlive_it():
 
 
 def test_data_that_contains_itself_is_read():
-    endless: list[object] = []
+    endless = []
     endless.append({"it": endless})
     (read,) = load_compressed(pickle.dumps(endless))
     assert read["it"][0] is read

@@ -14,7 +14,6 @@ from harness.api import dispatching
 from harness.constraints.expression import Expression
 from harness.core.records import Config
 from harness.dispatch.study import DISPATCHERS, STATIC, learners
-from harness.report.findings import Findings
 from harness.space_file import load_spec
 from tests.helpers.commands import dispatch, report
 from tests.helpers.dispatch_examples import imported
@@ -292,8 +291,8 @@ def test_the_verdict_is_weighted(database, space, calls, capsys):
     assert "nowhere.csv" in said(capsys)
 
 
-def test_the_report_shows_the_workload(database, calls, tmp_path, monkeypatch):
-    monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
+@pytest.mark.usefixtures("undrawn")
+def test_the_report_shows_the_workload(database, calls, tmp_path):
     page = tmp_path / "r.html"
     assert report([database, "-o", page, "--weights", calls]) == 0
     text = page.read_text()

@@ -132,7 +132,7 @@ def test_inputs_that_share_no_configuration_are_told_as_that():
 
 
 def test_progress_is_counted_and_published_models_are_not_chosen_among(study):
-    steps: list[str] = []
+    steps = []
     Study.of(shapes(4), WITHOUT_ENSEMBLE, step=steps.append)
     assert set(steps) == {"best static", "tree"}
     more = {**study.slowdowns, "gadapt": study.slowdowns["tree"]}

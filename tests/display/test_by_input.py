@@ -28,7 +28,7 @@ SPACE = small_space("BLOCK: {values: [16, 64, 256], default: 256}", 8, 16, 32, 6
 def time_s(problem, config):
     """Up to 32 BLOCK=16 is best, from 64 on 64; the other of the two takes twice, 256 three times
     as long."""
-    best = 16 if problem["n"] < 50 else 64  # type: ignore[operator]
+    best = 16 if problem["n"] < 50 else 64
     return 1e-3 * (3 if config["BLOCK"] == 256 else 1 if config["BLOCK"] == best else 2)
 
 

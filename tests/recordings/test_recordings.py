@@ -1,15 +1,12 @@
 """Recordings of other tuners: each format, their spaces, and untrusted files."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,8 +20,6 @@ from tests.helpers.commands import replay as replay_command
 Capture = pytest.CaptureFixture[str]
 
 GIVEN = Input({"problem_size_x": 64, "problem_size_y": 32})
-
-Entries = Iterable[Mapping[str, Any]]
 
 
 def cache_of(entries, **changes):
@@ -156,7 +151,7 @@ def test_values_that_are_no_scale_keep_the_order_that_is_listed(path):
 
 def result(bx=16, **changes):
     """A T4 result as Kernel Tuner writes it."""
-    made: dict[str, Any] = {
+    made = {
         "timestamp": "2024-01-01 00:00:00",
         "configuration": {"BX": bx},
         "times": {"compilation": 10.0, "runtimes": [2.0, 4.0]},
@@ -469,7 +464,7 @@ def test_nothing_of_a_file_commands_the_terminal(tmp_path, path):
 @pytest.fixture
 def recorded(path):
     """Five of nine points: one is invalid, and TILE=4 goes with BX=64 alone."""
-    points: Sequence[tuple[int, int, Any]] = [
+    points = [
         (16, 1, 4.0), (16, 2, "InvalidConfig"), (32, 1, 2.0), (64, 1, 3.0), (64, 4, 1.0),
     ]  # fmt: skip
     return read(path, cache_of([entry(*point) for point in points]))
@@ -517,7 +512,7 @@ def test_positions_and_configurations_are_inverse(space):
 
 
 def test_illegal_proposal_becomes_the_nearest_recorded(space):
-    nearest_of: dict[tuple[int, int], set[tuple[int, int]]] = {
+    nearest_of = {
         (32, 2): {(32, 1), (16, 2)},  # both are half of a scale away
         (16, 4): {(16, 2)},
         (64, 2): {(64, 1), (64, 4)},

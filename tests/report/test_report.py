@@ -1,7 +1,5 @@
 """The report: its figures as numbers, and the page as a browser shows it."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import re
@@ -150,9 +148,9 @@ def noisy(measurement):
     return dataclasses.replace(measurement, timing=Timing(times))
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("pays", [True, False])
 def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(results, monkeypatch, pays):
-    monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
     monkeypatch.setattr(Study, "has_choice", pays)
     findings = Findings(results, learners=QUICK)
     by_anchor = {section.anchor: section for section in sections(findings) if section is not None}
@@ -235,10 +233,11 @@ def report(sized):
     return path
 
 
+@pytest.mark.slow
 def test_the_page_shows_every_section(report, browser):
     opened_page = browser.new_page(viewport={"width": 1000, "height": 800}, device_scale_factor=1)
-    messages: list[str] = []
-    requests: list[str] = []
+    messages = []
+    requests = []
     opened_page.on("console", lambda message: messages.append(message.text))
     opened_page.on("pageerror", lambda error: messages.append(str(error)))
     opened_page.on("request", lambda request: requests.append(request.url))
@@ -285,6 +284,7 @@ inputs:
 """
 
 
+@pytest.mark.slow
 def test_long_names_fit_the_page_and_no_label_is_cut(tmp_path, browser):
     names = [f"ELEMENTS_PER_THREAD_{letter}" for letter in "ABCDEFG"]
     parameters = "\n".join(f"  {name}: {{values: [1, 16], default: 1}}" for name in names)
@@ -311,13 +311,12 @@ def test_long_names_fit_the_page_and_no_label_is_cut(tmp_path, browser):
 
 def cut(opened_page, selector):
     """Return the sections with elements that are narrower than their content."""
-    headings: list[str] = opened_page.evaluate(
+    return opened_page.evaluate(
         """selector => [...document.querySelectorAll(selector)]
             .filter(one => one.scrollWidth > one.clientWidth)
             .map(one => one.closest("section").querySelector("h2").innerText)""",
         selector,
     )
-    return headings
 
 
 def _has_colours(png):
