@@ -153,6 +153,13 @@ def _each_statement_compiled_once():
 
 
 @pytest.fixture
+def few_folds(monkeypatch):
+    """Judge what is learnt on five folds, where there is usually one for each of few inputs."""
+    for bound in ("_FEW_GROUPS", "_SOME_GROUPS"):
+        monkeypatch.setattr(f"harness.models.folds.{bound}", 0)
+
+
+@pytest.fixture
 def undrawn(monkeypatch):
     """Draw no pictures, which takes longer than all else of a page."""
     monkeypatch.setattr("harness.report.findings.Findings.picture", lambda *_: "")

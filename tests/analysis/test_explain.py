@@ -45,6 +45,7 @@ def test_samples_are_what_worked_with_slowdowns_by_input(results):
     assert slowdowns[64, 64, 2] == pytest.approx(1)
 
 
+@pytest.mark.usefixtures("few_folds")
 def test_what_matters_is_important_and_a_tree_that_explains_nothing_is_not_printed(
     results, monkeypatch, capsys
 ):

@@ -22,7 +22,7 @@ from tests.helpers.replays import write_space
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch):
+def _quick(few_folds, monkeypatch):
     """Without the published models, which the command's own code does not depend on."""
     monkeypatch.setattr(
         dispatching, "learners", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]

@@ -110,6 +110,7 @@ def test_default_that_does_not_apply_everywhere_is_told_as_that():
     assert "2 of 8 inputs; there its row counts the best static configuration." in text
 
 
+@pytest.mark.usefixtures("few_folds")
 def test_the_dispatcher_that_is_shipped_is_shown_where_it_is_a_tree(study):
     """Where it is none, the heading says that it chooses otherwise."""
     for best, end in (
@@ -188,6 +189,7 @@ def test_a_dispatcher_gains_nothing_over_a_static_choice_that_held_out_inputs_mi
     assert "slower on 0, within noise" in found.sentence("tree")
 
 
+@pytest.mark.usefixtures("few_folds")
 def test_a_tree_that_follows_noise_is_not_told_as_a_gain():
     random = np.random.default_rng(0)
     features = pd.DataFrame({"m": random.integers(1, 10**6, 12)})

@@ -161,7 +161,22 @@ def spaces(specs):
     return {name: ConstrainedSpace.of(spec, spec.inputs[0], None) for name, spec in specs.items()}
 
 
-@pytest.fixture(params=techniques())
+VARIANTS = {
+    *("NormalGreedyMutation10", "NormalGreedyMutation20", "UniformGreedyMutation10"),
+    *("UniformGreedyMutation20", "DifferentialEvolutionAlt", "RightTorczon", "RegularNelderMead"),
+    *("ga-CX", "ga-OX3", "ga-PMX", "ga-PX", "pso-CX", "pso-OX3", "pso-PMX", "pso-PX", "test2"),
+}
+"""OpenTuner's techniques that differ from another one in a number, a start or an operator."""
+
+
+def offered():
+    """The names of all techniques; those of the variants are marked slow."""
+    for name in techniques():
+        marks = [pytest.mark.slow] if name in VARIANTS else []
+        yield pytest.param(name, marks=marks)
+
+
+@pytest.fixture(params=offered())
 def technique(request, monkeypatch):
     from opentuner.search.technique import the_registry  # patched, since harness.search is here
 
