@@ -68,15 +68,6 @@ def test_no_device_leaves_no_database(tmp_path, monkeypatch):
     assert not database.exists()
 
 
-def test_notebook_is_a_notebook_without_outputs():
-    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
-    assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
-    for cell in notebook["cells"]:
-        assert not cell.get("outputs")
-        assert cell.get("execution_count") is None
-
-
 def test_notebook_tunes_a_kernel_in_25_lines():
     code = "\n".join(cells("code"))
     until_tuned = code[: code.index("harness.tune(")].splitlines()

@@ -455,7 +455,6 @@ def test_sweep_counts_codes_and_failures_and_uses_the_cache(write, check, nvrtc,
         ("namespace lib {", "}", "its kernels are `lib::scale(float*)`"),
         ("template <int N>", "", "it has no kernel"),
     ],
-    ids=["namespace", "template"],
 )
 def test_a_kernel_that_cannot_be_launched_by_its_name_fails(
     write, check, nvrtc, before, after, there

@@ -112,7 +112,6 @@ def of_value(value):
     "values",
     [[1, 2, 4], [0.5, 1.0, 2.5], [1, 2.5], [True, False], ["row", "a, b\"c'", "é"],
      [None, 16, 32], [None, "ca"], ["1", "2"], ["true", "no"], [64]],
-    ids=str,
 )  # fmt: skip
 def test_values_keep_their_types(tmp_path, format_, values):
     found = [of_value(value) for value in values]
@@ -121,7 +120,7 @@ def test_values_keep_their_types(tmp_path, format_, values):
     assert comparable(recorded.measurements.values()) == comparable(found)
 
 
-@pytest.mark.parametrize("values", [[1, "1"], [True, "true"], [None, "absent"]], ids=str)
+@pytest.mark.parametrize("values", [[1, "1"], [True, "true"], [None, "absent"]])
 def test_values_that_look_alike_in_csv_are_refused(tmp_path, capsys, values):
     record(tmp_path / "r.db", list(map(of_value, values)))
     path = tmp_path / "out.csv"
@@ -171,7 +170,6 @@ def test_an_export_names_the_environments_it_leaves_out(tmp_path, capsys):
         (["r.db", "--output", "none/x.json"], "x.json cannot be written: the folder none does"),
         (["none.db"], "none.db"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_exported_is_one_clear_error(
     tmp_path, monkeypatch, capsys, options, message

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 DOORS = {
     "opentuner": ("harness/search/",),
@@ -94,6 +96,7 @@ def test_what_is_slow_to_load_is_imported_where_it_is_used():
             assert not set(HEAVY.split()) & set(at_once), module
 
 
+@pytest.mark.slow
 def test_importing_a_module_loads_nothing_that_it_needs_not():
     heavy = {"harness.search", "opentuner", "scipy.optimize"}
     more = {"pyopencl", "sklearn", "sqlalchemy", "tree_sitter"}

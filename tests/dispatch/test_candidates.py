@@ -171,7 +171,6 @@ LIMITS = DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32)
         ("[BLOCK], grid: [n]", "[BLOCK, n], grid: [n, 1]"),
         ("default: 64}", "default: 64}, TILE: {values: [0, 1], default: 0, when: n > 16}"),
     ],
-    ids=["the device allows fewer threads", "a parameter has no meaning"],
 )
 def test_what_is_ruled_out_spoils_no_interleaved_times(tmp_path, old, new):
     measurer = Drifting()

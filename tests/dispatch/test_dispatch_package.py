@@ -279,6 +279,7 @@ def test_c_example_compiles_and_chooses(out, tmp_path):
     assert said == "THRD=16 LU=1 X_CACHE=0 group=4x4 grid=13x1\nmvmul/kernels/1.cl \n"
 
 
+@pytest.mark.slow
 def test_python_example_runs_without_harness(out):
     code = (
         "import runpy, sys; sys.modules['harness'] = None  # an import of it fails\n"
