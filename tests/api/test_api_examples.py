@@ -14,9 +14,10 @@ from harness.core.records import Input, Outcome
 from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
+from tests import ROOT
 from tests.helpers.replays import RECORDED, SPACE, FormulaMeasurer, write_recording, write_space
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 NOTEBOOK = EXAMPLES / "tune_in_a_notebook.ipynb"
 
 

@@ -175,8 +175,7 @@ def test_analyse_refuses_options_of_trees(tuned, capsys):
     assert "--json" in err
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_report_names_its_page(run, tuned, tmp_path):
+def test_report_names_its_page(undrawn, run, tuned, tmp_path):
     page = tmp_path / "page.html"
     status, document = run("report", tuned[2], "-o", page)
     assert (status, document["report"]) == (0, str(page))

@@ -17,8 +17,6 @@ from benchmarks.search_figures import Searches, as_json, bootstrap, overall, pad
 from harness.core.errors import UsageError
 from harness.recordings.replay import ListedSpace, read_recording
 
-INF = math.inf
-
 
 def searches(*courses, budget=4, optimum_s=1.0):
     return Searches(padded(courses, budget), optimum_s)

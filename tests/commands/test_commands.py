@@ -19,8 +19,7 @@ from harness.core.text import command_words
 from harness.display.text import make_console
 from harness.options.others import EXAMPLES, MODELS
 from harness.space_file import load_spec
-
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
 
 
 def test_the_list_names_every_command():

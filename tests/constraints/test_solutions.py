@@ -185,8 +185,7 @@ def short_of_room(monkeypatch):
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (1 << 12,))
 
 
-@pytest.mark.usefixtures("short_of_room")
-def test_a_constraint_without_structure_is_left_out():
+def test_a_constraint_without_structure_is_left_out(short_of_room):
     names = [f"P{i}" for i in range(7)]
     primes = (7919, 104729, 1299709, 15485863, 32452843, 49979687, 67867967)
     scattered = " + ".join(f"{name} * {prime}" for name, prime in zip(names, primes, strict=True))
@@ -213,8 +212,7 @@ def test_too_large_is_said_before_the_work_is_done(domains, text):
     assert time.process_time() - began < 10
 
 
-@pytest.mark.usefixtures("short_of_room")
-def test_of_small_constraints_that_tie_much_together_some_are_left_out():
+def test_of_small_constraints_that_tie_much_together_some_are_left_out(short_of_room):
     domains = {f"P{i}": range(16) for i in range(6)}
     pairs = list(itertools.combinations(domains, 2))
     solutions = solve(domains, [f"{first} != {second}" for first, second in pairs])

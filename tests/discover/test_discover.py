@@ -23,8 +23,6 @@ from tests.helpers.compilers import needs_nvrtc
 from tests.helpers.pages import read_page
 from tests.helpers.planted import measured
 
-Capture = pytest.CaptureFixture[str]
-
 DATA = Path(__file__).parents[1] / "data" / "discover"
 
 HOST = """\

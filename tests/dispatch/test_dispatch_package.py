@@ -26,6 +26,7 @@ from harness.dispatch.package import (
 )
 from harness.models.columns import Column, ColumnKind
 from harness.space_file import load_spec
+from tests import ROOT
 from tests.helpers.dispatch_examples import (
     CUDA,
     PROVENANCE,
@@ -40,7 +41,6 @@ from tests.helpers.dispatch_examples import (
 )
 from tests.helpers.stub_driver import needs_pycuda
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
 

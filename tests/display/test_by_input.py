@@ -68,8 +68,7 @@ def test_failures_and_what_does_not_apply_have_no_number():
     assert geometric_means([other]) == (1.0, 2.0, 1.0)
 
 
-@pytest.mark.usefixtures("few_folds")
-def test_the_name_of_what_predicts_must_be_one(results, capsys):
+def test_the_name_of_what_predicts_must_be_one(few_folds, results, capsys):
     (database,) = results.databases
     assert main([database, "--by-input", "gadapt"]) == 0
     assert "Predicted: what `gadapt` chooses, learnt without the input." in capsys.readouterr().out

@@ -2,12 +2,11 @@
 
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import harness
 from harness.commands.run import make_parser
+from tests import ROOT
 
-ROOT = Path(__file__).parents[2]
 BLOCKS = ("h1", "h2", "p", "tr", "code", "summary", "nav")
 HIDDEN = ("style", "svg")
 PROGRESS = re.compile(r"^judged on held-out inputs: .*\n", re.M)

@@ -5,7 +5,6 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,6 @@ from harness.recordings import files
 from harness.recordings.replay import ListedSpace, read_recording, recording_spec
 from tests.helpers.commands import dispatch
 from tests.helpers.commands import replay as replay_command
-
-Capture = pytest.CaptureFixture[str]
 
 GIVEN = Input({"problem_size_x": 64, "problem_size_y": 32})
 
@@ -549,9 +546,6 @@ def landscape(path):
     ]
     listed = {"BX": [bx for bx, _ in points], "TILE": list(range(1, 9)), "FIXED": [15]}
     return read(path, cache_of(entries, tune_params=listed))
-
-
-Replay = Callable[..., str]
 
 
 @pytest.fixture

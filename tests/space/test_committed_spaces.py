@@ -1,17 +1,16 @@
 """Committed spaces beside the everyday ones: those of G-ADAPT and Starchart as published, and large
 inputs."""
 
-from pathlib import Path
-
 import pytest
 
 from harness.core.records import Input, Outcome
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
+from tests import ROOT
 from tests.helpers.commands import check
 from tests.helpers.planted import measured
 
-SPACES = Path(__file__).parents[2] / "spaces"
+SPACES = ROOT / "spaces"
 GADAPT = {
     "convolution": (
         10,

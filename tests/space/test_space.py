@@ -168,8 +168,7 @@ def test_an_empty_space_gives_nothing():
 # -------------------------------------------------------- spaces too large for tables
 
 
-@pytest.mark.usefixtures("short_of_room")
-def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error():
+def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error(short_of_room):
     checked, expected = tied(), TIED_COUNT
     assert checked.count is None
     estimate, error = checked.estimate_count(random.Random(0))
@@ -180,8 +179,7 @@ def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error():
     assert abs(estimate - 1) <= 2 * error
 
 
-@pytest.mark.usefixtures("short_of_room")
-def test_a_space_that_is_too_large_to_count_is_sampled_and_iterated_by_rejection():
+def test_a_space_that_is_too_large_to_count_is_sampled_and_iterated_by_rejection(short_of_room):
     checked = tied()
     first = checked.sample(random.Random(1), 50)
     rest = checked.sample(random.Random(1), 50, set(first))

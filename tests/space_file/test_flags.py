@@ -15,6 +15,7 @@ from harness.measure.flags import ProbedCommand, Setting, answers
 from harness.space_file import flags
 from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_of
 from harness.space_file.tuned import Selection
+from tests import ROOT
 from tests.helpers.compilers import needs_gcc, needs_nvcc
 from tests.helpers.pages import read_page
 
@@ -276,7 +277,7 @@ def test_warnings_of_disobeyed_flags_differ_from_others(compiler):
 # ---- the record of what nvcc's flags do: the evidence of the catalogue's constraints, and the page
 
 CATALOGUE = catalogue_of("nvcc")
-RECORD = Path(__file__).parents[2] / "benchmarks" / "nvcc_flags.csv"
+RECORD = ROOT / "benchmarks" / "nvcc_flags.csv"
 
 
 def _config(setting):

@@ -1,7 +1,5 @@
 """Inputs that are drawn from ranges are spread over them, and meet the condition."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 from pydantic import ValidationError
@@ -9,8 +7,7 @@ from pydantic import ValidationError
 from harness.core.records import Input
 from harness.space_file import load_spec
 from harness.space_file.input_ranges import FeatureRange, draw_inputs, draw_unseen
-
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
 
 
 def ranges(**given):

@@ -21,9 +21,9 @@ from harness.space_file import (
 from harness.space_file import document as document_module
 from harness.space_file.model import KernelMeasure, PythonSpaceFile
 from harness.space_file.program_model import ProgramSpaceFile
+from tests import DATA, ROOT
 
-ROOT = Path(__file__).parents[2]
-BAD = Path(__file__).parents[1] / "data" / "bad_specs"
+BAD = DATA / "bad_specs"
 PAGE = ROOT / "docs" / "reference" / "space.md"
 BAD_SPECS = yaml.safe_load((BAD / "cases.yaml").read_text(encoding="utf-8"))
 
