@@ -13,6 +13,7 @@ from harness.core.cache import Cache, content_key
 from harness.measure.devices import choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.results import database as engines
+from harness.results import schema
 from harness.space_file import load_spec
 from tests.helpers.cpu_times import CpuTimes
 from tests.helpers.fake_kernels import measure_kernels_here, opening_fakes, write_fake
@@ -131,9 +132,37 @@ def _each_statement_compiled_once():
         engine.dialect, engine._compiled_cache = shared.dialect, shared._compiled_cache
         return engine
 
+    create_all = schema.metadata.create_all
+    statements = []
+
+    def create_again(connection):
+        if connection.dialect.name != "sqlite":
+            create_all(connection)
+        elif statements:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+        else:
+            create_all(connection)
+            made = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
+            statements.extend(made.scalars())
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "create_engine", sharing)
+        patch.setattr(schema.metadata, "create_all", create_again)
         yield
+
+
+@pytest.fixture
+def few_folds(monkeypatch):
+    """Judge what is learnt on five folds, where there is usually one for each of few inputs."""
+    for bound in ("_FEW_GROUPS", "_SOME_GROUPS"):
+        monkeypatch.setattr(f"harness.models.folds.{bound}", 0)
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Draw no pictures, which takes longer than all else of a page."""
+    monkeypatch.setattr("harness.report.findings.Findings.picture", lambda *_: "")
 
 
 @pytest.fixture(scope="session")

@@ -242,12 +242,15 @@ def _tried(
     (inputs,)."""
     inputs = max(len(fit.values) for fit, _ in pairs)
     counts = leaf_counts(max(1, min(most_leaves, inputs // 2)))
+    sizes = _LEAST_IN_LEAF[int(inputs >= MANY) :]
+    # Where two such leaves have more than all inputs, every tree is its root.
+    possible = [least for least in sizes if 2 * least <= inputs] or sizes[:1]
     least_cost = float("inf")
     for members in (portfolio, *(size for size in _MEMBERS if size < portfolio)):
         # Fewer candidates cannot do better than the best of them on each input.
         if sum(fit.least_costs(members, test) for fit, test in pairs) >= least_cost:
             return
-        for least in _LEAST_IN_LEAF[int(inputs >= MANY) :]:
+        for least in possible:
             shape = _Shape(members, counts[-1], least)
             trials = [fit.trial(shape, counts, seed, test) for fit, test in pairs]
             for leaves, costs in zip(counts, np.concatenate(trials, axis=1), strict=True):

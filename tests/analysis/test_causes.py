@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -331,11 +330,11 @@ def test_a_line_says_of_each_flag_either_that_it_is_needed_or_that_it_may_be():
     part = Ablation(ALL, three, PLAIN, (first, *others), sure)
     assert str(part) == "f0=true is needed; f1=true, f2=true may be needed"
     put_back = AblationStep("f2", "true", StepResult.PUT_BACK, wide)
-    assert str(dataclasses.replace(part, steps=(first, put_back))) == (
+    assert str(replace(part, steps=(first, put_back))) == (
         "f0=true, f1=true are needed; f2=true may be needed"
     )
     assert "f2=true are needed; the others may be needed" in str(
-        dataclasses.replace(part, steps=(first,), ratio=wide)
+        replace(part, steps=(first,), ratio=wide)
     )
     one = Ablation(ALL, Config({**PLAIN, "f0": True}), PLAIN, (first,), sure)
     assert str(one).startswith("1 of 8 settings is needed: f0=true; 0.990x")

@@ -124,7 +124,7 @@ def test_an_input_with_nothing_legal_is_reported_wherever_it_stands_and_not_forg
     assert not not_measured(read(tmp_path))
 
 
-def test_a_space_with_nothing_legal_at_all_is_known_and_has_a_page(tmp_path):
+def test_a_space_with_nothing_legal_at_all_is_known_and_has_a_page(undrawn, tmp_path):
     spec, inputs = three(tmp_path)
     measurer = FormulaMeasurer()
     measurer.limits = DeviceLimits(1, (1, 1, 1), (1, 1, 1), 1, 1, 1)

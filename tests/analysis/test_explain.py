@@ -1,7 +1,7 @@
 """What explains the times: from a database to importance, settings and G-ADAPT's accuracy."""
 
-import dataclasses
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,7 @@ def database(sized):
 
 def changed(row, **changes):
     """A row with another measurement."""
-    return dataclasses.replace(row, measurement=dataclasses.replace(row.measurement, **changes))
+    return replace(row, measurement=replace(row.measurement, **changes))
 
 
 def test_samples_are_what_worked_with_slowdowns_by_input(results):
@@ -46,7 +46,7 @@ def test_samples_are_what_worked_with_slowdowns_by_input(results):
 
 
 def test_what_matters_is_important_and_a_tree_that_explains_nothing_is_not_printed(
-    results, monkeypatch, capsys
+    few_folds, results, monkeypatch, capsys
 ):
     explained = explain(samples(results), SLOWDOWN)
     shares = importance(explained.tree)
@@ -55,8 +55,8 @@ def test_what_matters_is_important_and_a_tree_that_explains_nothing_is_not_print
     assert shares.sum() > 0.99
     assert explained.accuracy.r2 > 0.7
     assert explained.nothing is None
-    poor = dataclasses.replace(explained.accuracy, r2=-0.05)
-    unexplained = dataclasses.replace(explained, accuracy=poor)
+    poor = replace(explained.accuracy, r2=-0.05)
+    unexplained = replace(explained, accuracy=poor)
     monkeypatch.setattr(tree, "explain", lambda *_: unexplained)
     assert main([*results.databases]) == 0
     text = capsys.readouterr().out
@@ -134,7 +134,7 @@ def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
     noise = np.random.default_rng(0).normal(0, 0.3, len(table))
     table["time_s"] = table["BLOCK"].replace({16: 1e-4, 32: 1e-3, 64: 1, 256: 1}) * np.exp(noise)
     table["measurement"] = range(len(table))
-    monkeypatch.setattr(tree, "samples", lambda _: dataclasses.replace(wide, table=table))
+    monkeypatch.setattr(tree, "samples", lambda _: replace(wide, table=table))
     assert main([database, "--below", "time_s=2e-4"]) == 0
     assert re.search(r"^ +BLOCK = 16 ", capsys.readouterr().out, re.M)
     assert main([database, "--below", "time_s=5e-5"]) == 0
@@ -149,15 +149,15 @@ def test_integers_beside_an_absent_flag_stay_integers(results):
     )
     level = Parameter("level", "enum", (None, 0, 1), "source", None)
     parameters = {**results.campaign.parameters, "level": level}
-    campaign = dataclasses.replace(results.campaign, parameters=parameters)
+    campaign = replace(results.campaign, parameters=parameters)
     levels = samples(Results(campaign, results.databases, rows)).table["level"]
     assert set(map(repr, levels)) == {"None", "0", "1"}
 
 
 def of_device(results, device, **campaign):
     """The same results of another device; `campaign` changes further fields."""
-    environment = dataclasses.replace(results.campaign.environment, device=device)
-    other = dataclasses.replace(results.campaign, environment=environment, **campaign)
+    environment = replace(results.campaign.environment, device=device)
+    other = replace(results.campaign, environment=environment, **campaign)
     rows = [changed(row, observed={"occupancy": 0.5}) for row in results.rows]
     return Results(other, results.databases, tuple(rows))
 

@@ -1,6 +1,6 @@
 """Energy, power and clocks in a database: tables, trees, boxes of time and power, throttling."""
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -49,7 +49,7 @@ class PoweredMeasurer(FormulaMeasurer):
             energy_j = power * measured.time_s
             observed |= {"power_w": power, "energy_j": energy_j, "launch_share": 0.5}
             observed["energy_spread_j"] = energy_j / 100
-        return dataclasses.replace(measured, observed=observed)
+        return replace(measured, observed=observed)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_the_front_goes_from_the_fastest_to_the_least_energy(tmp_path):
             measured = super().measure(*asked)
             energy_j = {16: 4.0, 32: 2.0, 64: 3.0, 256: 1.0}[measured.config["BLOCK"]]
             observed = {"energy_j": energy_j * measured.config["TILE"]}
-            return dataclasses.replace(measured, observed=observed)
+            return replace(measured, observed=observed)
 
     findings = Findings(results_of(tmp_path, ONE_INPUT, Trading(time_s)))
     rows = front_section(findings.energies, findings.default).table.rows
@@ -83,7 +83,7 @@ def test_the_front_goes_from_the_fastest_to_the_least_energy(tmp_path):
 
 def test_energy_that_is_not_known_of_the_default_is_a_dash(results):
     (first, *_) = input_energies(results, input_reports(results))
-    unknown = dataclasses.replace(first, default=None, best=None)
+    unknown = replace(first, default=None, best=None)
     assert energy_section([unknown]).table.rows == [("n=8", "-", "-")]
 
 
@@ -105,8 +105,7 @@ def test_the_command_says_what_throttled(database, capsys):
     assert "8 of 32 measurements (sw_power_cap in 8)" in out
 
 
-def test_without_sensors_nothing_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(Findings, "picture", lambda *_: "")
+def test_without_sensors_nothing_is_said(undrawn, tmp_path):
     plain = results_of(tmp_path, ONE_INPUT, FormulaMeasurer(time_s), test_limit=2)
     assert list(sensor_lines(plain)) == []
     assert not any("GPU" in line for line in reservations(plain))
@@ -124,7 +123,7 @@ def observing(folder, *observed):
     tests = []
     for number, each in enumerate(observed, start=1):
         config = Config({"THRD": 1024, "LU": number, "X_CACHE": 0})
-        tests.append(dataclasses.replace(make_ok(number), config=config, observed=each))
+        tests.append(replace(make_ok(number), config=config, observed=each))
     write(folder / "r.db", *tests)
     return the_one(read_results([str(folder / "r.db")]))
 

@@ -1,9 +1,9 @@
 """Programs by devices: failures, and speed-ups over each baseline, of merged databases."""
 
-import dataclasses
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +11,6 @@ from harness.analysis.coverage import input_reports
 from harness.analysis.inputs import InputReport
 from harness.analysis.summary import summarize
 from harness.core.records import Input, Outcome
-from harness.report.findings import Findings
 from harness.results.view import read_results
 from harness.space_file.baselines import level_of
 from harness.stats.timing import TimeRatio
@@ -35,10 +34,10 @@ def formula_s(problem, config):
 def fill(folder, name, device, *inputs):
     """Tune one program on one device, and return the database."""
     text = small_space("BLOCK: {values: [24, 32, 64], default: 32}", *inputs, more=MORE, name=name)
-    spec = dataclasses.replace(make_spec(folder, text), functions=(name,))  # each a program
+    spec = replace(make_spec(folder, text), functions=(name,))  # each a program
     measurer = FormulaMeasurer(formula_s, interleaves=True)
     measurer.compiler = "nvcc"
-    measurer.environment = dataclasses.replace(measurer.environment, device=device)
+    measurer.environment = replace(measurer.environment, device=device)
     path = folder / f"{name} {device}.db"
     ran(spec, path, measurer, cross=False, ablate=False)
     return path
@@ -77,9 +76,8 @@ def test_tables_have_programs_as_rows_and_devices_as_columns(merged, capsys):
 
 
 def test_plain_analysis_ends_with_the_tables_and_json_and_report_have_them(
-    merged, tmp_path, capsys, monkeypatch
+    undrawn, merged, tmp_path, capsys
 ):
-    monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
     assert analyse([merged]) == 0
     assert "Speed-up over -O2" in capsys.readouterr().out.split("Programs and devices")[1]
     assert analyse([merged, "--json"]) == 0
@@ -111,16 +109,16 @@ def names(*results):
 
 
 def with_key(results, **changes):
-    key = dataclasses.replace(results.campaign.key, **changes)
-    return dataclasses.replace(results, campaign=dataclasses.replace(results.campaign, key=key))
+    key = replace(results.campaign.key, **changes)
+    return replace(results, campaign=replace(results.campaign, key=key))
 
 
 def test_names_say_what_else_differs(merged):
     both = read_results(merged, "product")
     fast = next(r for r in both if r.campaign.environment.device == FAST)
-    newer = dataclasses.replace(fast.campaign.environment, driver="580")
-    campaign = dataclasses.replace(fast.campaign, environment=newer)
-    other = dataclasses.replace(fast, campaign=campaign)
+    newer = replace(fast.campaign.environment, driver="580")
+    campaign = replace(fast.campaign, environment=newer)
+    other = replace(fast, campaign=campaign)
     assert sorted(names(*both, other)[1]) == [f"{FAST}, 580", f"{FAST}, recorded", SLOW]
     again = with_key(fast, campaign=2)
     assert names(fast, again)[0] == ["product, campaign 1", "product, campaign 2"]

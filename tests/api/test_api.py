@@ -1,13 +1,12 @@
 """`import harness`: the public names, tuning from Python, and what its results show."""
 
-import dataclasses
 import inspect
 import json
 import random
 import re
 import subprocess
 import sys
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
@@ -17,11 +16,10 @@ from harness.core.records import Config, Environment, Input, Measurement, Outcom
 from harness.display.progress import ProgressDisplay
 from harness.options.tune import TuneOptions
 from harness.stats.timing import TimeRatio
+from tests import ROOT
 from tests.helpers.commands import check as check_command
 from tests.helpers.commands import replay as replay_command
 from tests.helpers.replays import HOST, RECORDED, FormulaMeasurer, ran, write_recording
-
-ROOT = Path(__file__).parents[2]
 
 PUBLIC = [
     "HarnessError",
@@ -219,7 +217,7 @@ def test_a_best_within_noise_is_the_default_everywhere(results):
     assert other.config != default
     slower = Measurement(default, other.input, Outcome.OK, other.timing)
     tie = TimeRatio(1.02, 0.97, 1.07, count=20)
-    report = dataclasses.replace(results.inputs[0], baseline=slower, speedup=tie)
+    report = replace(results.inputs[0], baseline=slower, speedup=tie)
     found = harness.TuneResults(results.stored)
     vars(found)["inputs"] = [report]
     assert found.best == {other.input: default}
@@ -245,7 +243,7 @@ def test_an_input_whose_default_fails_prints_its_outcome(results):
     default = Config(results.stored.default)
     wrong = Measurement(default, results.inputs[0].problem, Outcome.WRONG_RESULT, message="y")
     failed = {"baseline": None, "speedup": None, "failed_baselines": {"default": wrong}}
-    printed = str(dataclasses.replace(results.inputs[0], **failed))
+    printed = str(replace(results.inputs[0], **failed))
     assert "    default:     wrong_result\n" in printed
 
 
@@ -288,8 +286,8 @@ def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path):
 
 def test_plots_are_pictures_that_can_be_saved(results, tmp_path):
     environment = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
-    campaign = dataclasses.replace(results.stored.campaign, environment=environment)
-    timed = harness.TuneResults(dataclasses.replace(results.stored, campaign=campaign))
+    campaign = replace(results.stored.campaign, environment=environment)
+    timed = harness.TuneResults(replace(results.stored, campaign=campaign))
     for name in ("boxes", "seconds"):
         assert timed.plot(name).svg.startswith("<svg")
         with pytest.raises(harness.HarnessError, match="a recording"):

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,8 @@ from harness.measure.choose import open_measurer
 from harness.measure.device.host_module import HostModule
 from harness.space import ConstrainedSpace
 from harness.space_file import read_document
+from tests import ROOT
 
-ROOT = Path(__file__).parents[2]
 FACTOR = 3
 TABLE = np.zeros(3)
 
@@ -134,8 +133,7 @@ def build_for_two(config, features):
     return lambda x, y: config["STEP"]
 
 
-@pytest.mark.usefixtures("kernels_here")
-def test_faults_of_copied_functions_name_their_key_and_the_text_of_the_line():
+def test_faults_of_copied_functions_name_their_key_and_the_text_of_the_line(kernels_here):
     members = {"arguments": arguments, "reference": reference}
     with pytest.raises(SpecError) as raised:
         callable_of(members)
@@ -294,8 +292,7 @@ def measured_once(spec):
         return measurer.measure(space, spec.inputs[0], space.default, None)
 
 
-@pytest.mark.usefixtures("kernels_here")
-def test_callable_of_functions_is_measured():
+def test_callable_of_functions_is_measured(kernels_here):
     spec = callable_of({"arguments": arguments, "reference": reference, "build": build})
     assert (spec.framework, spec.functions) == ("numpy", ("build",))
     found = measured_once(spec)

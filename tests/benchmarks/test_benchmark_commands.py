@@ -3,15 +3,13 @@
 import importlib
 import importlib.util
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from benchmarks.first_hour import PROGRAMS, TUNERS
+from tests import ROOT
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+FOLDER = ROOT / "benchmarks"
 NAMES = sorted(
     path.stem for path in FOLDER.glob("*.py") if 'if __name__ == "__main__"' in path.read_text()
 )
@@ -28,13 +26,6 @@ def test_help_and_docstring_say_how_to_run_a_benchmark_and_how_long_it_takes(nam
     assert not ended.value.code
 
     assert capsys.readouterr().out.startswith(f"usage: python -m benchmarks.{name} ")
-
-
-@pytest.mark.slow
-def test_a_benchmark_runs_as_a_script():
-    words = [sys.executable, str(FOLDER / "nvcc_flags.py"), "--help"]
-    ran = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert ran.stdout.startswith("usage: python -m benchmarks.nvcc_flags ")
 
 
 def test_both_programs_tune_the_same_values_and_inputs():

@@ -1,7 +1,5 @@
 """The comparison of searches: its tests, its figures, and each tuner on a small space."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -18,8 +16,6 @@ from benchmarks.recordings import RecordingFile
 from benchmarks.search_figures import Searches, as_json, bootstrap, overall, padded
 from harness.core.errors import UsageError
 from harness.recordings.replay import ListedSpace, read_recording
-
-INF = math.inf
 
 
 def searches(*courses, budget=4, optimum_s=1.0):
@@ -137,7 +133,7 @@ def test_command_ends_with_one_json_object_and_resumes_from_its_files(
     monkeypatch,
 ):
     """A killed run leaves a journal of the finished searches."""
-    titles: list[str] = []
+    titles = []
 
     def here(run, jobs, *_):
         for job in jobs:

@@ -13,8 +13,8 @@ import pytest
 from benchmarks import paper_figures, papers, public_data
 from harness.commands.run import run
 from harness.models.starchart import Growth
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "results" / "papers.md").read_text(encoding="utf-8")
 CLAIMS = papers.all_claims()
 COMMANDS = sorted({papers.ours(claim, {})[2] for claim in CLAIMS})

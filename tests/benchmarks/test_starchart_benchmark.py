@@ -1,7 +1,5 @@
 """The benchmarks of Starchart's and G-ADAPT's claims: samples, counts and figures."""
 
-from __future__ import annotations
-
 from dataclasses import astuple
 from typing import cast
 
@@ -11,12 +9,12 @@ import pytest
 from benchmarks.gadapt import Times, figures_of
 from benchmarks.kernels import SPACES
 from benchmarks.starchart import UniformSampler
-from harness.core.records import Config, Measurement, Outcome, SampleRole, Timing
+from harness.core.records import Measurement, Outcome, SampleRole, Timing
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 
-NONE: frozenset[Config] = frozenset()
+NONE = frozenset()
 
 
 class Untimed:
@@ -33,7 +31,7 @@ class Alternating(Untimed):
     """A measurer in which a configuration takes 1 s the first time, then 1.25 s and 1 s in turn."""
 
     def __init__(self):
-        self.order: list[Config] = []
+        self.order = []
 
     def measure(self, space, problem, config, best_s):
         time_s = 1.25 if self.order.count(config) % 2 else 1.0

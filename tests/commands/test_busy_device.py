@@ -4,14 +4,13 @@ import json
 import threading
 from contextlib import ExitStack
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 
 from harness.measure.process.device_lock import locked
+from tests import ROOT
 from tests.helpers.commands import check, tune
 
-ROOT = Path(__file__).parents[2]
 SPACE = f"""\
 name: transpose
 extends: {ROOT / "spaces" / "transpose.yaml"}

@@ -81,8 +81,7 @@ def kernel_of(language):
 # ------------------------------------------------------------------------- what a space holds
 
 
-@pytest.mark.usefixtures("opencl")
-def test_a_failing_host_module_is_reported_with_its_line_and_input(write, check):
+def test_a_failing_host_module_is_reported_with_its_line_and_input(opencl, write, check):
     path = write()
     (path.parent / "scale.py").write_text(HOST.replace("(4, np", "(features['N'], np"))
     status, text = check(path, "--backend", "opencl", "--compile", "0")
@@ -210,9 +209,8 @@ def reference(arguments): return {'y': arguments['x']}
 """
 
 
-@pytest.mark.usefixtures("opencl")
 @pytest.mark.parametrize("sign, is_named", [("+=", True), ("-=", False)])
-def test_kernel_that_adds_to_its_output_is_told_to_declare_it(write, check, sign, is_named):
+def test_kernel_that_adds_to_its_output_is_told_to_declare_it(opencl, write, check, sign, is_named):
     path = write(kernel=kernel_of("opencl"), launch={"group": ["BLOCK"], "grid": [1]})
     (path.parent / "scale.cl").write_text(SCALE.replace("SIGN", sign))
     (path.parent / "scale.py").write_text(SCALE_HOST)
@@ -402,8 +400,7 @@ def test_default_that_an_architecture_does_not_allow_gives_exit_code_1(write, ch
     assert "<= 1024" in text
 
 
-@pytest.mark.usefixtures("opencl")
-def test_default_compiles_on_opencl_with_its_local_memory(write, check):
+def test_default_compiles_on_opencl_with_its_local_memory(opencl, write, check):
     path = write(parameters=blocks(64, default=64), constraints=["UNROLL <= 2"])
     status, text = check(path, "--backend", "opencl", "--compile", "1")
     assert status == 0
@@ -411,8 +408,7 @@ def test_default_compiles_on_opencl_with_its_local_memory(write, check):
     assert "2 compiled to at most 2 different" in text
 
 
-@pytest.mark.usefixtures("opencl")
-def test_a_space_without_a_source_for_this_device_is_passed_over(write, check, monkeypatch):
+def test_a_space_without_a_source_for_this_device_is_passed_over(opencl, write, check, monkeypatch):
     of_device = CompileTarget.of_device
     monkeypatch.setattr(CompileTarget, "of_device", lambda *_: of_device("opencl"))
     status, text = check(write(kernel=kernel_of("cuda")), write("both"), "--compile", "0")
@@ -455,7 +451,6 @@ def test_sweep_counts_codes_and_failures_and_uses_the_cache(write, check, nvrtc,
         ("namespace lib {", "}", "its kernels are `lib::scale(float*)`"),
         ("template <int N>", "", "it has no kernel"),
     ],
-    ids=["namespace", "template"],
 )
 def test_a_kernel_that_cannot_be_launched_by_its_name_fails(
     write, check, nvrtc, before, after, there

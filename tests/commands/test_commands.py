@@ -1,6 +1,5 @@
 """The commands as a person starts them: by module, by the console script, and the list of them."""
 
-import configparser
 import contextlib
 import io
 import os
@@ -20,8 +19,7 @@ from harness.core.text import command_words
 from harness.display.text import make_console
 from harness.options.others import EXAMPLES, MODELS
 from harness.space_file import load_spec
-
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
 
 
 def test_the_list_names_every_command():
@@ -40,18 +38,12 @@ def test_tune_starts_as_a_module():
     assert done.stdout.startswith(f"usage: {sys.executable} -m harness tune")
 
 
+@pytest.mark.slow
 def test_a_command_starts_beside_a_clone_that_is_called_harness(tmp_path):
     """Python's path begins with the folder; the clone has a folder results, without __init__.py."""
     (tmp_path / "harness").symlink_to(ROOT)
     done = python("-m", "harness", "merge", "all.db", "none.db", folder=tmp_path)
     assert done.returncode == 2, done.stderr
-
-
-def test_an_editable_install_puts_the_clone_on_the_path():
-    """Setuptools does so where the root's folder is named."""
-    configuration = configparser.ConfigParser()
-    configuration.read(ROOT / "setup.cfg")
-    assert configuration["options"]["package_dir"].split() == ["=", "."]
 
 
 def test_no_text_installs_a_package_called_harness():
@@ -104,6 +96,7 @@ def test_a_program_on_path_is_named(tmp_path, monkeypatch):
     assert command_words("report") == ("harness", "report")
 
 
+@pytest.mark.slow
 def test_help_and_faults_of_a_space_load_no_slow_libraries(tmp_path):
     space = tmp_path / "bad.yaml"
     space.write_text("kernel: {}\n")

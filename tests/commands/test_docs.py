@@ -130,10 +130,9 @@ def example(tmp_path_factory, forked_harness):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("opencl_of_commands")
 @pytest.mark.parametrize("page", ["README.md", *RUN])
 def test_the_files_commands_and_code_of_a_page_work(
-    page, example, forked_harness, tmp_path, request, monkeypatch
+    opencl_of_commands, page, example, forked_harness, tmp_path, request, monkeypatch
 ):
     text = read_page(page)
     if "needs: cuda" not in text:  # another page's stand-in for a GPU

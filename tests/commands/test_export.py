@@ -1,9 +1,8 @@
 """Exports: they are read back equal, and other tools' schema accepts them."""
 
-import dataclasses
 import json
 import weakref
-from pathlib import Path
+from dataclasses import replace
 
 import jsonschema
 import pytest
@@ -20,6 +19,7 @@ from harness.recordings.csv_file import csv_lines
 from harness.recordings.json_file import t4_texts
 from harness.recordings.replay import read_recording
 from harness.space_file import Parameter
+from tests import DATA
 from tests.helpers.commands import export
 from tests.helpers.results_examples import (
     ENVIRONMENT,
@@ -33,7 +33,7 @@ from tests.helpers.results_examples import (
 )
 
 FORMATS = ("t4", "csv")
-T4_SCHEMA = Path(__file__).parents[1] / "data" / "t4_schema.json"
+T4_SCHEMA = DATA / "t4_schema.json"
 
 
 LINES = 'error: "x",\r\nline 2\n'
@@ -43,7 +43,7 @@ def measurements():
     """Every outcome, several inputs and samples that no short decimal is."""
     failures = [outcome for outcome in Outcome if outcome is not Outcome.OK]
     failed = [make_failed(outcome, number) for number, outcome in enumerate(failures, start=2)]
-    lines = dataclasses.replace(make_failed(Outcome.BUILD_FAILED, 20), message=LINES)
+    lines = replace(make_failed(Outcome.BUILD_FAILED, 20), message=LINES)
     first, last = make_ok(1, (1 / 3e3, 2e-3, 0.1 + 0.2)), make_ok(1, (5e-324, 1e-3), SPEC.inputs[1])
     return [first, *failed, lines, last]
 
@@ -68,7 +68,7 @@ def spec_of(measurements):
     for name in measurements[0].config:
         values = [m.config[name] for m in measurements]
         parameters.append(Parameter(name, "enum", values, "source", values[0]))
-    return dataclasses.replace(SPEC, parameters=tuple(parameters), constraints=())
+    return replace(SPEC, parameters=tuple(parameters), constraints=())
 
 
 def record(database, measurements):
@@ -92,7 +92,7 @@ def test_an_export_is_read_back_equal(tmp_path, format_):
 
 
 def test_shared_measurements_are_written_and_counted(tmp_path, capsys):
-    shared = dataclasses.replace(make_ok(1), config=make_ok(2).config, shared_with="ab" * 32)
+    shared = replace(make_ok(1), config=make_ok(2).config, shared_with="ab" * 32)
     record(tmp_path / "r.db", [make_ok(1), shared])
     recorded = read_recording(exported(tmp_path / "r.db", "t4"))
     written = comparable(recorded.measurements.values())
@@ -112,7 +112,6 @@ def of_value(value):
     "values",
     [[1, 2, 4], [0.5, 1.0, 2.5], [1, 2.5], [True, False], ["row", "a, b\"c'", "é"],
      [None, 16, 32], [None, "ca"], ["1", "2"], ["true", "no"], [64]],
-    ids=str,
 )  # fmt: skip
 def test_values_keep_their_types(tmp_path, format_, values):
     found = [of_value(value) for value in values]
@@ -121,7 +120,7 @@ def test_values_keep_their_types(tmp_path, format_, values):
     assert comparable(recorded.measurements.values()) == comparable(found)
 
 
-@pytest.mark.parametrize("values", [[1, "1"], [True, "true"], [None, "absent"]], ids=str)
+@pytest.mark.parametrize("values", [[1, "1"], [True, "true"], [None, "absent"]])
 def test_values_that_look_alike_in_csv_are_refused(tmp_path, capsys, values):
     record(tmp_path / "r.db", list(map(of_value, values)))
     path = tmp_path / "out.csv"
@@ -156,7 +155,7 @@ def test_an_export_names_the_environments_it_leaves_out(tmp_path, capsys):
     write(tmp_path / "r.db", make_ok(1))
     assert export([tmp_path / "r.db"]) == 0
     assert "Left out" not in capsys.readouterr().out
-    cold = dataclasses.replace(ENVIRONMENT, cache="cold")
+    cold = replace(ENVIRONMENT, cache="cold")
     write(tmp_path / "r.db", make_ok(2), plan=make_plan(environment=cold))
     assert export([tmp_path / "r.db"]) == 0
     left_out = f"one environment: mvmul on {ENVIRONMENT}"
@@ -171,7 +170,6 @@ def test_an_export_names_the_environments_it_leaves_out(tmp_path, capsys):
         (["r.db", "--output", "none/x.json"], "x.json cannot be written: the folder none does"),
         (["none.db"], "none.db"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_exported_is_one_clear_error(
     tmp_path, monkeypatch, capsys, options, message

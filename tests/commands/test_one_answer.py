@@ -57,7 +57,7 @@ class Folder:
 
 
 @pytest.fixture
-def folder(tmp_path, capsys, monkeypatch):
+def folder(undrawn, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(OPENED, lambda *_: ({"": FormulaGpu("one")}, "by formula"))
     monkeypatch.setenv("COLUMNS", "150")

@@ -91,7 +91,9 @@ def contents(folder):
 
 
 @pytest.mark.parametrize("line", WRITING)
-def test_no_file_that_a_command_did_not_write_is_lost(line, start, tmp_path, monkeypatch, capsys):
+def test_no_file_that_a_command_did_not_write_is_lost(
+    undrawn, few_folds, line, start, tmp_path, monkeypatch, capsys
+):
     here = tmp_path / "here"
     shutil.copytree(start, here)
     monkeypatch.chdir(here)

@@ -128,13 +128,6 @@ def test_the_query_answers_with_the_best_of_the_kernel_as_it_is(tmp_path):
             assert len(samples_s) == 3
 
 
-def test_the_ci_script_runs_the_readmes_own_test_command():
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    found = re.search(r"grep -m 1 -E '([^']+)' README\.md", script)
-    (line,) = [line for line in README.splitlines() if re.search(found[1], line)]
-    assert line in "".join(block.text for block in blocks(README, "sh"))
-
-
 def test_the_output_shown_has_the_rule_the_table_and_the_next_step():
     ((_, output),) = blocks(README, "text")
     legend, _ = times_note(Config({"THRD": 256, "LU": 1, "X_CACHE": 1}), ()).split(";")

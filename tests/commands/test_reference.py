@@ -4,7 +4,6 @@ import doctest
 import functools
 import re
 import runpy
-from pathlib import Path
 
 import pytest
 
@@ -24,8 +23,8 @@ from harness.space_file.program_model import (
     ProgramVerify,
     TimePattern,
 )
+from tests import ROOT
 
-ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 
 

@@ -19,6 +19,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Input
 from harness.search import techniques
 from harness.space_file import load_spec
+from tests import DATA, ROOT
 from tests.helpers.commands import analyse, dispatch, replay, tune
 from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.replays import (
@@ -30,9 +31,7 @@ from tests.helpers.replays import (
 )
 from tests.helpers.results_examples import query
 
-ROOT = Path(__file__).parents[2]
-
-MVMUL = (Path(__file__).parents[1] / "data" / "small_mvmul.yaml").read_text()
+MVMUL = (DATA / "small_mvmul.yaml").read_text()
 
 
 class Replay:
@@ -324,8 +323,7 @@ def _wait_for_measurements(process, database, count):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("opencl")
-def test_interrupted_it_says_how_to_go_on_and_who_measures(tmp_path, capsys):
+def test_interrupted_it_says_how_to_go_on_and_who_measures(opencl, tmp_path, capsys):
     database = tmp_path / "r.db"
     first = _start(_arguments(tmp_path, "--repeats", "9", "--precision", "0"))
     _wait_for_measurements(first, database, 2)

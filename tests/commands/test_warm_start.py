@@ -224,7 +224,6 @@ def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere, tuned):
 @pytest.mark.parametrize(
     "content, message",
     [(None, "other.json does not exist"), ("a,b\n1,2\n", "other.json needs a mapping")],
-    ids=["missing", "CSV"],
 )
 def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
     content, message, measuring, tmp_path, capsys
@@ -248,7 +247,6 @@ TIMED = {"BLOCK": 16, "TILE": 1, "time": 1.0}
         (TIMED | {"BLOCK": 1}, "no recorded configuration has values of this space"),
         (TIMED | {"time": "InvalidConfig"}, "no recorded configuration of this space worked"),
     ],
-    ids=["lacks a parameter", "has one more", "fits nowhere", "failed"],
 )
 def test_a_recording_of_no_use_is_one_error(cell, message, measuring, tmp_path, capsys):
     names = [name for name in cell if name != "time"]

@@ -1,8 +1,8 @@
 """Workloads: how often each input came, read from recorded and from written files."""
 
-import dataclasses
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -34,7 +34,7 @@ def recorded(tmp_path_factory):
 @pytest.fixture
 def spec(recorded):
     """A space with the features m and n."""
-    return dataclasses.replace(load_spec(recorded[0]), name="recorded")
+    return replace(load_spec(recorded[0]), name="recorded")
 
 
 def read(folder, spec, text):
@@ -98,7 +98,7 @@ def test_what_is_no_workload_is_one_error(tmp_path, spec, text, message):
 
 def test_fractions_and_words_are_read_as_the_space_writes_them(tmp_path, spec):
     known = (Input({"m": 0.5, "n": "wide"}), Input({"m": 1, "n": "a, b"}))
-    spec = dataclasses.replace(spec, inputs=known)
+    spec = replace(spec, inputs=known)
     found = read(tmp_path, spec, 'm,n,calls\n1,"a, b",2\n2,wide,3\n0.1,?,4\n')
     assert found.calls == {known[1]: 2, Input({"m": 2.0, "n": "wide"}): 3}
     assert (found.unnamed, found.total) == (4, 9)
@@ -110,7 +110,7 @@ def test_fractions_and_words_are_read_as_the_space_writes_them(tmp_path, spec):
 @pytest.mark.parametrize("word", ["\x1b[2J", "a\u2028b", "\u202etxt", "a\x85b"])
 def test_a_word_that_is_not_printable_is_refused(tmp_path, spec, word):
     """A database with such an input could not be read any more."""
-    words = dataclasses.replace(spec, inputs=(Input({"m": "half", "n": 1}),))
+    words = replace(spec, inputs=(Input({"m": "half", "n": 1}),))
     with pytest.raises(UsageError, match=r"calls\.csv:2: `m`"):
         read(tmp_path, words, f"m,n,calls\n{word},1,3\n")
 
@@ -144,7 +144,7 @@ def request_of(spec, calls, **options):
 
 def test_inputs_without_the_default_are_left_out(tmp_path, spec):
     refusing = (Constraint(Expression("BLOCK <= m * n"), 1, spec.path),)
-    spec, calls = dataclasses.replace(spec, constraints=refusing), tmp_path / "calls.csv"
+    spec, calls = replace(spec, constraints=refusing), tmp_path / "calls.csv"
     calls.write_text("m,n,calls\n64,64,6\n1,1,3\n64,0,1\n")
     request = request_of(spec, calls)
     assert request.inputs == (Input({"m": 64, "n": 64}),)

@@ -1,10 +1,10 @@
 """harness.compare as a command: exit status, text, JSON and JUnit."""
 
-import dataclasses
 import re
 import shutil
 import uuid
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -154,7 +154,7 @@ def test_what_no_command_had_time_for_is_not_compared_so_far(base, tmp_path):
 
 
 def test_another_environment_is_refused_in_every_output(base, tmp_path, capsys):
-    other = dataclasses.replace(ENVIRONMENT, driver="2.0")
+    other = replace(ENVIRONMENT, driver="2.0")
     place = tuned(tmp_path, "other.db", seed=7, environment=other)
     junit = tmp_path / "j.xml"
     status, data = run(base, place, "--junit", str(junit))
@@ -176,7 +176,7 @@ def test_what_was_tuned_last_is_compared_after_a_revert(tmp_path):
 
 
 def test_environments_that_base_lacks_are_left_out_beside_one(base, tmp_path):
-    older = dataclasses.replace(ENVIRONMENT, driver="0.9")
+    older = replace(ENVIRONMENT, driver="0.9")
     tuned(tmp_path, "both.db", seed=7, environment=older)
     both = tuned(tmp_path, "both.db", seed=8)
     status, data = run(base, both)
@@ -189,7 +189,7 @@ def test_environments_that_base_lacks_are_left_out_beside_one(base, tmp_path):
 @pytest.mark.parametrize("backend, occasions", [("replay", 1), ("opencl", 2)])
 def test_replayed_samples_are_one_occasion(tmp_path, backend, occasions):
     spec = make_spec(tmp_path, SPACE)
-    environment = dataclasses.replace(ENVIRONMENT, backend=backend)
+    environment = replace(ENVIRONMENT, backend=backend)
     plan = make_plan(spec.inputs[0], spec=spec, environment=environment)
     default = Device(0, {}).measure(plan.problem, 64)
     with opened(tmp_path / "r.db") as store:

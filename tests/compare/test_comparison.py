@@ -1,7 +1,7 @@
 """The test behind harness.compare: no false alarms, and true ones found; by seeded simulation."""
 
-import dataclasses
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -159,14 +159,14 @@ def test_a_clocks_error_widens_the_threshold():
     error = 0.005 / 0.10 + 0.005 / 0.11
     pair = Pair([0.10] * 20, [0.11] * 20, OccasionVariance(1e-6, 2), clock_error=error)
     assert verdicts([pair]) == [Verdict.WITHIN_NOISE]
-    assert verdicts([dataclasses.replace(pair, clock_error=0.0)]) == [Verdict.SLOWER]
+    assert verdicts([replace(pair, clock_error=0.0)]) == [Verdict.SLOWER]
 
 
 # ---------- the same code on both sides
 
 
 ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
-PROGRAM = dataclasses.replace(ENVIRONMENT, backend="command")
+PROGRAM = replace(ENVIRONMENT, backend="command")
 
 
 def measured(block=16, binary=None):
@@ -188,5 +188,5 @@ def test_code_is_the_same_where_sources_environment_and_configuration_are():
         (measured(16), measured(16), PROGRAM, False),
     ):
         row = ComparedRow("k", environment, Input({}), "best", base, candidate)
-        assert dataclasses.replace(row, same_sources=True).is_same_code is is_same
+        assert replace(row, same_sources=True).is_same_code is is_same
         assert not row.is_same_code

@@ -1,13 +1,10 @@
 """Counting and indexing solutions, held against brute force."""
 
-from __future__ import annotations
-
 import itertools
 import operator
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -18,9 +15,6 @@ from harness.constraints.expression import Expression
 from harness.constraints.parts import TooLarge, truth_table
 from harness.constraints.solutions import Solutions
 from harness.core.errors import ExpressionError
-from harness.core.records import Value
-
-Domains = Mapping[str, Sequence[Value]]
 
 
 def brute_force(domains, texts, given):
@@ -88,7 +82,7 @@ CONDITIONS = st.recursive(
     ),
     max_leaves=4,
 )
-NUMBERS: Domains = {"A": range(4), "B": (1, 2, 4), "C": (False, True), "D": (-1, 0.5, 2)}
+NUMBERS = {"A": range(4), "B": (1, 2, 4), "C": (False, True), "D": (-1, 0.5, 2)}
 
 
 @settings(max_examples=50, deadline=None)
@@ -97,12 +91,12 @@ def test_any_conditions_agree_with_brute_force(texts):
     check_against_brute_force(NUMBERS, texts, {"m": 3})
 
 
-PRODUCTS: Domains = {"A": (2**40, 2**52 + 1, 3), "B": (2**40, 5, 2**52 - 1), "C": (2**53, 7)}
-WORDS: Domains = {"W": ("x", "y"), "V": ("y", "z"), "A": (1, 2)}
-FLAGS: Domains = {"mode": ("slow", "fast"), "flag": (None, 16, 32), "A": range(1, 100)}
+PRODUCTS = {"A": (2**40, 2**52 + 1, 3), "B": (2**40, 5, 2**52 - 1), "C": (2**53, 7)}
+WORDS = {"W": ("x", "y"), "V": ("y", "z"), "A": (1, 2)}
+FLAGS = {"mode": ("slow", "fast"), "flag": (None, 16, 32), "A": range(1, 100)}
 
 
-F_A_B: Domains = {"F": (None, 2), "A": range(3), "B": range(3)}
+F_A_B = {"F": (None, 2), "A": range(3), "B": range(3)}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +173,7 @@ def test_a_random_graph_of_constraints_is_counted_soon():
 
 
 def test_flags_that_may_be_absent_are_part_of_large_conditions():
-    domains: dict[str, Sequence[Value]] = dict.fromkeys("ABCD", NUMBERS_FROM_1)
+    domains = dict.fromkeys("ABCD", NUMBERS_FROM_1)
     domains["F"] = (None, 16, 64)
     ways = folded(operator.mul, 4)
     expected = sum(ways[n] * (1 + (n <= 4096) + (n <= 1024)) for n in ways)
@@ -191,8 +185,7 @@ def short_of_room(monkeypatch):
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (1 << 12,))
 
 
-@pytest.mark.usefixtures("short_of_room")
-def test_a_constraint_without_structure_is_left_out():
+def test_a_constraint_without_structure_is_left_out(short_of_room):
     names = [f"P{i}" for i in range(7)]
     primes = (7919, 104729, 1299709, 15485863, 32452843, 49979687, 67867967)
     scattered = " + ".join(f"{name} * {prime}" for name, prime in zip(names, primes, strict=True))
@@ -219,8 +212,7 @@ def test_too_large_is_said_before_the_work_is_done(domains, text):
     assert time.process_time() - began < 10
 
 
-@pytest.mark.usefixtures("short_of_room")
-def test_of_small_constraints_that_tie_much_together_some_are_left_out():
+def test_of_small_constraints_that_tie_much_together_some_are_left_out(short_of_room):
     domains = {f"P{i}": range(16) for i in range(6)}
     pairs = list(itertools.combinations(domains, 2))
     solutions = solve(domains, [f"{first} != {second}" for first, second in pairs])

@@ -53,7 +53,7 @@ def test_a_kept_value_is_equal(tmp_path):
 
 
 def test_different_parts_have_different_keys():
-    parts: list[object] = [
+    parts = [
         *(1, 1.0, True, "1", None, [], {}, {"a": 1}, [["a", 1]], Point(1.0, ()), np.zeros(2)),
         *(np.zeros((2, 1)), np.zeros(2, np.float32), {"a": np.array([1, 2])}, math.nan),
     ]
@@ -113,7 +113,7 @@ def test_a_learner_is_judged_once_and_again_for_other_measurements_or_options(
     time_s, tied = matrix.time_s.copy(), matrix.tied.copy()
     time_s[0, 0] = np.nextafter(time_s[0, 0], 1)
     tied[0, 0] = not tied[0, 0]
-    changes: dict[str, object] = {
+    changes = {
         "time_s": time_s,
         "tied": tied,
         "features": matrix.features.astype(float),

@@ -1,7 +1,5 @@
 """Files are written whole or not at all; hints name the nearest known name."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 from harness.core.config_diff import default_text, difference, differing
 from harness.core.errors import UsageError
 from harness.core.files import nearest_file, write_file, write_folder
-from harness.core.records import Config, Value
+from harness.core.records import Config
 from harness.core.text import counted, nearest, printable, suggestion
 
 
@@ -125,7 +123,7 @@ DEFAULT = Config({"TILE": 0, "level": None, "ivopts": None, "fast_math": False})
 
 
 def test_only_what_differs_is_listed():
-    cases: list[tuple[dict[str, Value], str]] = [
+    cases = [
         ({}, "default"),
         ({"level": 3}, "level=3"),
         ({"level": "3", "ivopts": "no-ivopts"}, "level=3, no-ivopts"),
@@ -145,6 +143,6 @@ def test_values_of_another_type_differ():
 
 def test_of_a_default_with_many_absent_flags_their_number_is_said():
     assert default_text(DEFAULT) == "TILE=0, level=absent, ivopts=absent, fast_math=false"
-    flags: dict[str, Value] = dict.fromkeys("abcd")
+    flags = dict.fromkeys("abcd")
     printed = default_text(Config({**flags, "N": 0, "O": 0, "P": 0, "Q": 0, "fast": False}))
     assert printed == "N=0, O=0, P=0, Q=0, fast=false, 4 parameters absent"

@@ -1,13 +1,13 @@
 """One library, one door: who may import what; and how large a module may grow."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+import pytest
+
+from tests import ROOT
+
 DOORS = {
     "opentuner": ("harness/search/",),
     "sqlalchemy": ("harness/results/", "harness/search/"),
@@ -96,6 +96,7 @@ def test_what_is_slow_to_load_is_imported_where_it_is_used():
             assert not set(HEAVY.split()) & set(at_once), module
 
 
+@pytest.mark.slow
 def test_importing_a_module_loads_nothing_that_it_needs_not():
     heavy = {"harness.search", "opentuner", "scipy.optimize"}
     more = {"pyopencl", "sklearn", "sqlalchemy", "tree_sitter"}
@@ -122,7 +123,7 @@ def test_the_path_of_tune_in_contributing_names_files_that_exist():
 
 
 def test_a_class_name_has_one_meaning():
-    folder_of: dict[str, str] = {}
+    folder_of = {}
     for module, text in MODULES.items():
         folder = module.rpartition("/")[0]
         for name in re.findall(r"^ *class _*(\w+)[(:]", text, re.MULTILINE):

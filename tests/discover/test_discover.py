@@ -1,7 +1,5 @@
 """Kernel source to space: discovered facts, messages, and a space that can be tuned."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import shutil
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import HostModuleError, SpecError, UsageError
-from harness.core.records import Input, Outcome, Value
+from harness.core.records import Input, Outcome
 from harness.discover.facts import discover
 from harness.discover.space_file import host_text, space_text, to_do
 from harness.measure.cuda.nvrtc import Nvrtc
@@ -24,8 +22,6 @@ from tests.helpers.commands import discover as main
 from tests.helpers.compilers import needs_nvrtc
 from tests.helpers.pages import read_page
 from tests.helpers.planted import measured
-
-Capture = pytest.CaptureFixture[str]
 
 DATA = Path(__file__).parents[1] / "data" / "discover"
 
@@ -536,7 +532,7 @@ def test_a_kernel_is_measured_from_its_pragmas_alone(tmp_path, opencl):
     """A person fills in the host module only."""
     space, host = _discovered(tmp_path, (DATA / "smooth.cl").read_text())
     host.write_text(HOST)
-    changed: dict[str, Value] = {"READS": "cached", "CHUNK": 2, "BLKSZ": 64, "UNROLL_1": 4}
+    changed = {"READS": "cached", "CHUNK": 2, "BLKSZ": 64, "UNROLL_1": 4}
     for run in measured(load_spec(space), opencl, Input({"n": 5000}), {}, changed):
         assert run.outcome is Outcome.OK, run.message
 

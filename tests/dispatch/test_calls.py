@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,6 +23,7 @@ from harness.dispatch.loaders.trying import TryingKernel
 from harness.dispatch.package import files_of
 from harness.space_file import load_spec
 from harness.space_file.workload import read_workload
+from tests import ROOT
 from tests.helpers.dispatch_examples import (
     PROVENANCE,
     SHAPES,
@@ -42,7 +42,7 @@ from tests.helpers.dispatch_examples import (
     write_for_opencl,
 )
 
-MVMUL = Path(__file__).parents[2] / "spaces" / "mvmul.yaml"
+MVMUL = ROOT / "spaces" / "mvmul.yaml"
 CONFIGS = ({"A": 1}, {"A": 2}, {"A": 3})
 
 

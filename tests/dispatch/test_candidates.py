@@ -1,9 +1,9 @@
 """The candidates of a dispatcher, measured interleaved on every input."""
 
-import dataclasses
 import math
 import random
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,7 +86,7 @@ class Drifting(FormulaMeasurer):
             return measured
         slow = self._random.uniform(1, 1.4)
         samples_s = tuple(slow * sample_s for sample_s in measured.timing.samples_s)
-        return dataclasses.replace(measured, timing=Timing(samples_s))
+        return replace(measured, timing=Timing(samples_s))
 
     def measure_interleaved(self, space, problem, configs, rounds, seeds=()):
         if tuple(seeds) == ONE_OCCASION:
@@ -100,7 +100,7 @@ class Drifting(FormulaMeasurer):
         if measured.timing is None or self._fails(problem, config):
             return Measurement(config, problem, self._outcome, message="interleaved")
         samples_s = [measured.time_s * slow * self._random.uniform(1, 1.01) for slow in drift]
-        return dataclasses.replace(measured, timing=in_occasions(samples_s, seeds))
+        return replace(measured, timing=in_occasions(samples_s, seeds))
 
 
 def tuned(folder, measurer, text=SPACE, **options):
@@ -171,7 +171,6 @@ LIMITS = DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32)
         ("[BLOCK], grid: [n]", "[BLOCK, n], grid: [n, 1]"),
         ("default: 64}", "default: 64}, TILE: {values: [0, 1], default: 0, when: n > 16}"),
     ],
-    ids=["the device allows fewer threads", "a parameter has no meaning"],
 )
 def test_what_is_ruled_out_spoils_no_interleaved_times(tmp_path, old, new):
     measurer = Drifting()
@@ -284,7 +283,7 @@ def test_what_the_last_command_left_out_measures_what_lacks(uncrossed):
     ):
         last = Command("b", (), "2026-01-02", ended_at, {}, stages)
         earlier = Command("a", (), "2026-01-01", "2026-01-02", {}, {"cross": ""})
-        matrix = matrix_of(dataclasses.replace(uncrossed, commands=[last, earlier]))
+        matrix = matrix_of(replace(uncrossed, commands=[last, earlier]))
         assert advice in matrix.remedy
 
 
@@ -342,7 +341,7 @@ def test_the_best_interleaved_candidate_is_measured_in_the_finals(tmp_path):
             measured = super().measure(*asked)
             if (measured.input["n"], measured.config["BLOCK"]) != (128, 128):
                 return measured
-            return dataclasses.replace(measured, timing=Timing((9e-3,) * 3))
+            return replace(measured, timing=Timing((9e-3,) * 3))
 
     results = tuned(tmp_path, Unlucky())
     assert block(128) in {m.config for m in results.finals[given(128)]}
@@ -417,7 +416,7 @@ def test_a_failure_in_any_session_that_worked_is_one():
 
 
 def test_a_gain_that_first_runs_do_not_show_is_none():
-    unshown = dataclasses.replace(ok(ONE, 32, 0.2), observed={UNCLAIMED: 1.0})
+    unshown = replace(ok(ONE, 32, 0.2), observed={UNCLAIMED: 1.0})
     one = [[ok(ONE, 16, 9.0), unshown], [ok(ONE, 16, 4.0), ok(ONE, 32, 0.2)]]
     made = matrix({ONE: one, TWO: [[ok(TWO, 16, 4.0), ok(TWO, 32, 2.0)]]})
     np.testing.assert_allclose(made.time_s, [[4.0, 4.0], [4.0, 2.0]])

@@ -1,10 +1,10 @@
 """The command that writes a dispatcher: of which results, what it refuses, and what it writes."""
 
-import dataclasses
 import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,6 @@ from harness.api import dispatching
 from harness.constraints.expression import Expression
 from harness.core.records import Config
 from harness.dispatch.study import DISPATCHERS, STATIC, learners
-from harness.report.findings import Findings
 from harness.space_file import load_spec
 from tests.helpers.commands import dispatch, report
 from tests.helpers.dispatch_examples import imported
@@ -23,7 +22,7 @@ from tests.helpers.replays import write_space
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch):
+def _quick(few_folds, monkeypatch):
     """Without the published models, which the command's own code does not depend on."""
     monkeypatch.setattr(
         dispatching, "learners", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]
@@ -112,7 +111,7 @@ def test_no_configuration_is_chosen_that_the_device_cannot_launch(tmp_path, laun
     text = re.sub("launch: .*", f"launch: {launch}", SPACE)
     space = write_space(tmp_path, text)
     spec = load_spec(space)
-    six = dataclasses.replace(spec, inputs=spec.inputs[1::2])
+    six = replace(spec, inputs=spec.inputs[1::2])
     module = written(fill(tmp_path / "r.db", six), space)
     for n, may in legal.items():
         if may:
@@ -169,7 +168,7 @@ def test_where_constraints_rule_the_single_configuration_out_the_default_stands_
     space, tmp_path, count, choice
 ):
     spec = load_spec(space)
-    large = dataclasses.replace(spec, inputs=spec.inputs[-count:])
+    large = replace(spec, inputs=spec.inputs[-count:])
     module = written(fill(tmp_path / "r.db", large), space, "--choice", choice)
     assert [module.select(n=n)["BLOCK"] for n in (8192, 16)] == [64, 16]
 
@@ -177,7 +176,7 @@ def test_where_constraints_rule_the_single_configuration_out_the_default_stands_
 @pytest.mark.parametrize("count", [1, 3])
 def test_few_inputs_are_answered(space, tmp_path, capsys, count):
     spec = load_spec(space)
-    few = dataclasses.replace(spec, inputs=spec.inputs[-count:])
+    few = replace(spec, inputs=spec.inputs[-count:])
     database = fill(tmp_path / "r.db", few)
     assert written(database, space, "--choice", "auto").select(n=8192) == {"BLOCK": 64}
     assert run(database, space) == 2, "a tree cannot be learnt"
@@ -198,8 +197,8 @@ def test_gadapts_model_is_judged_and_written(space, database, capsys):
 )
 def test_a_missing_space_is_named_as_tuned(space, tmp_path, capsys, noted, advice):
     spec = load_spec(space)
-    one = dataclasses.replace(spec, path=Path(noted), inputs=spec.inputs[:1])
-    database = fill(tmp_path / "r.db", one, dataclasses.replace(DEVICE, backend="opencl"))
+    one = replace(spec, path=Path(noted), inputs=spec.inputs[:1])
+    database = fill(tmp_path / "r.db", one, replace(DEVICE, backend="opencl"))
     assert dispatch([database, "-o", tmp_path / "out"]) == 2
     assert advice in said(capsys)
 
@@ -233,7 +232,7 @@ def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
     assert run(static, space, "--choice", "auto") == 2
     assert "kernel.cl changed" in capsys.readouterr().err
     for driver in ("1.0", "2.0"):
-        fill(static, load_spec(space), dataclasses.replace(DEVICE, driver=driver), always_16)
+        fill(static, load_spec(space), replace(DEVICE, driver=driver), always_16)
     assert written(static, space, "--choice", "auto").PROVENANCE["driver"] == "2.0"
     printed = capsys.readouterr().out.splitlines()[0]
     assert printed.count("driver 2.0") == 1
@@ -253,10 +252,10 @@ def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
     ],
 )
 def test_one_of_two_devices_is_chosen_by_name(space, tmp_path, capsys, change, name, names):
-    warm = dataclasses.replace(DEVICE, backend="opencl")
-    few = dataclasses.replace(load_spec(space), inputs=load_spec(space).inputs[:2])
+    warm = replace(DEVICE, backend="opencl")
+    few = replace(load_spec(space), inputs=load_spec(space).inputs[:2])
     database = fill(tmp_path / "r.db", few, warm)
-    fill(database, few, dataclasses.replace(warm, **change))
+    fill(database, few, replace(warm, **change))
     assert run(database, space) == 2
     (key,) = change
     assert f"{key}: " in capsys.readouterr().err
@@ -292,8 +291,7 @@ def test_the_verdict_is_weighted(database, space, calls, capsys):
     assert "nowhere.csv" in said(capsys)
 
 
-def test_the_report_shows_the_workload(database, calls, tmp_path, monkeypatch):
-    monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
+def test_the_report_shows_the_workload(undrawn, database, calls, tmp_path):
     page = tmp_path / "r.html"
     assert report([database, "-o", page, "--weights", calls]) == 0
     text = page.read_text()

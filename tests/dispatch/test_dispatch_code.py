@@ -1,10 +1,10 @@
 """Code that is written for a dispatcher chooses as the dispatcher does, in Python, C and C++."""
 
-import dataclasses
 import math
 import random
 import re
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -164,7 +164,7 @@ def test_no_feature_has_a_name_that_written_code_uses():
         program = drawn_program(rng, inputs, *shape)
         for guards in (GUARDS, ()):
             every = (guards,) * len(program.portfolio)
-            guarded = dataclasses.replace(program, guards=every)
+            guarded = replace(program, guards=every)
             found |= own_names(dispatcher_of(guarded, "p", launch=plan))
     assert {"i", "numbers", "sqrt"} < found
     assert sorted(name for name in found if variable(name) == name) == []
@@ -263,8 +263,8 @@ def test_feature_of_numbers_and_words_is_refused():
 
 
 def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice():
-    where = dataclasses.replace(PROVENANCE.environment, platform="AMD Accelerated")
-    provenance = dataclasses.replace(PROVENANCE, environment=where)
+    where = replace(PROVENANCE.environment, platform="AMD Accelerated")
+    provenance = replace(PROVENANCE, environment=where)
     module = python_of(dispatcher_of(mvmul_program(), "p", provenance=provenance))
     assert module.serves("gfx1100", "AMD Accelerated Parallel Processing")
     assert not module.serves("a GPU", "NVIDIA CUDA")

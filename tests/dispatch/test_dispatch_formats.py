@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
@@ -32,7 +31,7 @@ from tests.helpers.dispatch_examples import (
     python_of,
 )
 
-Features: TypeAlias = Mapping[str, Value]
+Features = Mapping[str, Value]
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class WrittenChoice:
     select_top: Callable[[int, Features], Sequence[int]]
 
 
-Write: TypeAlias = Callable[[Mapping[str, Dispatcher], Path], Mapping[str, WrittenChoice]]
+Write = Callable[[Mapping[str, Dispatcher], Path], Mapping[str, WrittenChoice]]
 """Write dispatchers into a folder, and make them callable, by their names."""
 
 UNDEFINED = (

@@ -26,6 +26,7 @@ from harness.dispatch.package import (
 )
 from harness.models.columns import Column, ColumnKind
 from harness.space_file import load_spec
+from tests import ROOT
 from tests.helpers.dispatch_examples import (
     CUDA,
     PROVENANCE,
@@ -40,7 +41,6 @@ from tests.helpers.dispatch_examples import (
 )
 from tests.helpers.stub_driver import needs_pycuda
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
 
@@ -279,6 +279,7 @@ def test_c_example_compiles_and_chooses(out, tmp_path):
     assert said == "THRD=16 LU=1 X_CACHE=0 group=4x4 grid=13x1\nmvmul/kernels/1.cl \n"
 
 
+@pytest.mark.slow
 def test_python_example_runs_without_harness(out):
     code = (
         "import runpy, sys; sys.modules['harness'] = None  # an import of it fails\n"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,7 +72,7 @@ def every(tmp_path_factory):
         choice=Choice.of_trees([Split(0, 10.0, Leaf((1.0, 0.0, 1.0)), by_scale)], False),
         guards=((), (), ()),
     )
-    provenance = dataclasses.replace(PROVENANCE, environment=ENVIRONMENT)
+    provenance = replace(PROVENANCE, environment=ENVIRONMENT)
     launcher = command_line(spec.program, spec.features)
     files = program_files(spec, program)
     dispatcher = dispatcher_of(program, spec, provenance, files, launcher=launcher)
@@ -298,5 +297,5 @@ def test_what_is_not_written_is_said(tmp_path, old, new, notice):
     compiler, missing = dispatching.program_launcher(spec, results)[1]
     assert "a compiler" in compiler
     assert notice in missing
-    campaign.environment = dataclasses.replace(ENVIRONMENT, backend="replay")
+    campaign.environment = replace(ENVIRONMENT, backend="replay")
     assert dispatching.program_launcher(spec, results) == (None, [])

@@ -1,8 +1,8 @@
 """Portfolios, static orders and the orders of a tree's nodes, beside slow loops of these rules."""
 
-import dataclasses
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -56,14 +56,14 @@ def test_what_is_not_significantly_slower_gives_way_to_the_first_candidate():
     mean of two has half of sqrt(2 + 2) times that."""
     for half, slower, order in ((0.021, 1.02, (0, 1, 2)), (0.019, 1.02, (1, 0, 2)),
                                 (0.0, 1.004, (0, 1, 2))):  # fmt: skip
-        made = dataclasses.replace(table([[slower, 1.0, 3.0]] * 2), half_log=np.full((2, 3), half))
+        made = replace(table([[slower, 1.0, 3.0]] * 2), half_log=np.full((2, 3), half))
         assert static_order(made) == order
 
 
 def test_what_does_not_apply_wherever_the_fastest_does_is_no_tie():
     applies = np.array([[True, True], [False, True]])
     slower = table([[1.01, 1.0], [1.0, 1.0]], applies=applies)
-    assert static_order(dataclasses.replace(slower, half_log=np.full((2, 2), 0.1)))[0] == 1
+    assert static_order(replace(slower, half_log=np.full((2, 2), 0.1)))[0] == 1
 
 
 def test_the_static_order_is_that_of_the_means_and_what_applies_nowhere_comes_last():

@@ -2,19 +2,17 @@
 
 import importlib
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.space_file import load_spec
+from tests import ROOT
 from tests.helpers.dispatch_examples import mvmul_program, write_for_opencl
 
 torch = pytest.importorskip("torch", reason="PyTorch is not here: pip install torch")
 pytestmark = pytest.mark.torch
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -68,7 +67,7 @@ def test_where_only_the_default_was_measured_on_all_inputs_advice_says_so():
     only_default = np.array(rows)
     features = pd.DataFrame({"n": range(4)})
     matrix = make_matrix(features, (DEFAULT, SMALL, LARGE), only_default, default=0)
-    single = single_of(dataclasses.replace(matrix, remedy="Do it."), reports(4), {}, DEFAULT)
+    single = single_of(replace(matrix, remedy="Do it."), reports(4), {}, DEFAULT)
     assert single is not None
     assert single.config == DEFAULT
     assert single.lacking == "Only one configuration was measured on all inputs: default. Do it."
@@ -110,13 +109,13 @@ def test_default_that_does_not_apply_everywhere_is_told_as_that():
     assert "2 of 8 inputs; there its row counts the best static configuration." in text
 
 
-def test_the_dispatcher_that_is_shipped_is_shown_where_it_is_a_tree(study):
+def test_the_dispatcher_that_is_shipped_is_shown_where_it_is_a_tree(few_folds, study):
     """Where it is none, the heading says that it chooses otherwise."""
     for best, end in (
         ("tree", "Which configuration for which input"),
         ("ensemble", "easier to read than the ensemble that harness dispatch writes"),
     ):
-        other = dataclasses.replace(study)
+        other = replace(study)
         vars(other)["best"] = best
         name, heading = shown_tree(other)
         assert name == "tree"
@@ -132,11 +131,11 @@ def test_inputs_that_share_no_configuration_are_told_as_that():
 
 
 def test_progress_is_counted_and_published_models_are_not_chosen_among(study):
-    steps: list[str] = []
+    steps = []
     Study.of(shapes(4), WITHOUT_ENSEMBLE, step=steps.append)
     assert set(steps) == {"best static", "tree"}
     more = {**study.slowdowns, "gadapt": study.slowdowns["tree"]}
-    assert dataclasses.replace(study, slowdowns=more).dispatchers == study.dispatchers
+    assert replace(study, slowdowns=more).dispatchers == study.dispatchers
 
 
 def slowdowns(name, log):
@@ -188,7 +187,7 @@ def test_a_dispatcher_gains_nothing_over_a_static_choice_that_held_out_inputs_mi
     assert "slower on 0, within noise" in found.sentence("tree")
 
 
-def test_a_tree_that_follows_noise_is_not_told_as_a_gain():
+def test_a_tree_that_follows_noise_is_not_told_as_a_gain(few_folds):
     random = np.random.default_rng(0)
     features = pd.DataFrame({"m": random.integers(1, 10**6, 12)})
     time_s = np.exp(0.2 * random.standard_normal((12, 4)))

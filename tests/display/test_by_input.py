@@ -28,7 +28,7 @@ SPACE = small_space("BLOCK: {values: [16, 64, 256], default: 256}", 8, 16, 32, 6
 def time_s(problem, config):
     """Up to 32 BLOCK=16 is best, from 64 on 64; the other of the two takes twice, 256 three times
     as long."""
-    best = 16 if problem["n"] < 50 else 64  # type: ignore[operator]
+    best = 16 if problem["n"] < 50 else 64
     return 1e-3 * (3 if config["BLOCK"] == 256 else 1 if config["BLOCK"] == best else 2)
 
 
@@ -68,7 +68,7 @@ def test_failures_and_what_does_not_apply_have_no_number():
     assert geometric_means([other]) == (1.0, 2.0, 1.0)
 
 
-def test_the_name_of_what_predicts_must_be_one(results, capsys):
+def test_the_name_of_what_predicts_must_be_one(few_folds, results, capsys):
     (database,) = results.databases
     assert main([database, "--by-input", "gadapt"]) == 0
     assert "Predicted: what `gadapt` chooses, learnt without the input." in capsys.readouterr().out

@@ -1,10 +1,10 @@
 """Numbers with units, tables that fit, progress on terminals and in logs."""
 
-import dataclasses
 import io
 import math
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -70,8 +70,8 @@ def baselines_of(*reports):
 
 
 def test_noisy_times_are_counted_in_a_warning_that_says_what_helps():
-    quiet = dataclasses.replace(report(), baseline=ok(DEFAULT, 2e-3, 2.01e-3, 2.02e-3))
-    noisy = dataclasses.replace(quiet, best=ok(BEST, 1e-3, 5e-3, 1e-3, 9e-3))
+    quiet = replace(report(), baseline=ok(DEFAULT, 2e-3, 2.01e-3, 2.02e-3))
+    noisy = replace(quiet, best=ok(BEST, 1e-3, 5e-3, 1e-3, 9e-3))
     assert "Timings are noisy" not in printed(quiet)
     text = on_one_line(quiet, noisy)
     assert "Timings are noisy on 1 of 2 inputs (interval wider than +- 25 %)" in text
@@ -131,11 +131,11 @@ def test_shared_measurements_are_counted():
 
 
 def test_a_line_says_how_healthy_the_winner_is():
-    spills = dataclasses.replace(ok(BEST, 1e-3), observed={"spill_bytes": 192.0})
+    spills = replace(ok(BEST, 1e-3), observed={"spill_bytes": 192.0})
     outcomes = {Outcome.OK: 92, Outcome.TIMEOUT: 4}
-    healthy = dataclasses.replace(report(outcomes=outcomes), worst=23.04)
-    sick = dataclasses.replace(healthy, best=spills, worst=1.5)
-    alone = dataclasses.replace(healthy, worst=1.0)
+    healthy = replace(report(outcomes=outcomes), worst=23.04)
+    sick = replace(healthy, best=spills, worst=1.5)
+    alone = replace(healthy, worst=1.0)
     slowest = "as long as the best; of 96 tests, 4 failed."
     both = (
         "1 of 2 best configurations spill up to 48 registers. The slowest took up to 23x as long "
@@ -211,10 +211,8 @@ def test_configurations_list_only_changes_from_the_default(width):
 
 def test_a_failed_baseline_is_listed_with_its_reason():
     wrong = Measurement(BEST, GIVEN, Outcome.WRONG_RESULT, message="y[3] is 7\nand more")
-    refused = dataclasses.replace(
-        report(), failed_baselines={"-O3": wrong}, baseline_speedups={"-O1": CLEAR}
-    )
-    other = dataclasses.replace(
+    refused = replace(report(), failed_baselines={"-O3": wrong}, baseline_speedups={"-O1": CLEAR})
+    other = replace(
         report(), problem=Input({"m": 1}), baseline_speedups={"-O1": CLEAR, "-O3": CLEAR}
     )
     head, rows = baselines_of(refused, other)
@@ -229,16 +227,14 @@ def test_a_failed_baseline_is_listed_with_its_reason():
 def test_speedups_over_many_baselines_wrap_and_lose_nothing():
     names = [f"-O{level}" for level in range(6)]
     unsure = TimeRatio(1.0, 0.9, 1.1, 20)
-    many = dataclasses.replace(report(), baseline_speedups=dict.fromkeys(names, unsure))
+    many = replace(report(), baseline_speedups=dict.fromkeys(names, unsure))
     table = printed(many).split("Baselines")[1]
     assert table.count("[0.90,") == table.count("1.10]") == table.count("noise") == len(names)
 
 
 @pytest.mark.parametrize("width", [80, 140])
 def test_a_failed_default_has_its_outcome_in_the_table(width):
-    refused = dataclasses.replace(
-        report(None), baseline=None, failed_baselines={"default": failed(DEFAULT)}
-    )
+    refused = replace(report(None), baseline=None, failed_baselines={"default": failed(DEFAULT)})
     text = on_one_line(refused, width=width)
     assert text.count("build_failed") == 2, "in the table, and with its reason"
     assert "failed on 1 of 1 input, (m=64, n=4096): build_failed: as it is" in text
@@ -247,7 +243,7 @@ def test_a_failed_default_has_its_outcome_in_the_table(width):
 
 def test_names_of_baselines_are_no_markup_and_what_was_not_measured_is_said():
     name = "[/] [bold]O2[/bold]"
-    measured = dataclasses.replace(report(), baseline_speedups={name: CLEAR})
+    measured = replace(report(), baseline_speedups={name: CLEAR})
     assert name in printed(measured)
     (_, row) = baselines_of(measured, report())[1]
     assert row[1] == "not measured"
@@ -345,7 +341,7 @@ def test_progress_escapes_what_could_control_a_terminal(terminal):
 
 def test_progress_lists_changes_from_the_default_and_counts_shared(tmp_path):
     half = Config({"BLOCK": 64, "TILE": 1})
-    shared = dataclasses.replace(ok(DEFAULT, 1e-3), shared_with=half.digest)
+    shared = replace(ok(DEFAULT, 1e-3), shared_with=half.digest)
     found = ok(half, 1e-3), shared
     lines = shown(tmp_path, *found, default=DEFAULT).splitlines()
     assert "best 1.00 ms (BLOCK=64)" in lines[1]

@@ -56,7 +56,7 @@ def test_a_choice_that_pays_is_a_rule_with_both_speed_ups():
     assert text.endswith("] over one configuration for all, on 16 held-out inputs.")
 
 
-def test_where_choosing_does_not_pay_one_configuration_is_named():
+def test_where_choosing_does_not_pay_one_configuration_is_named(few_folds):
     found = Study.of(shapes(16, slow=1.0), LEARNERS)
     lost = Single(SMALL, speedup=MEAN, loss=(report(3, CLEAR, LARGE), LOSS), inputs=4)
     assert recommendation(four(), found, lost, DEFAULT) == (

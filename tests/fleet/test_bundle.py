@@ -1,9 +1,9 @@
 """What travels of a space, and how a worker finds it."""
 
-import dataclasses
 import hashlib
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,7 +56,7 @@ def test_a_kernels_space_is_read_from_what_travelled(kernel, tmp_path):
     assert all(Path(path).is_dir() for path in source.include_dirs)
     assert there.host.read_text() == there.host_text
     helper = next(name for name in bundle.files if Path(name).name == "helper.py")
-    changed = dataclasses.replace(bundle, files={**bundle.files, helper: b"y = 1"}).unpacked()
+    changed = replace(bundle, files={**bundle.files, helper: b"y = 1"}).unpacked()
     assert (changed.host.parent / "helper.py").read_text() == "y = 1"
     assert (there.host.parent / "helper.py").read_text() == "from more import deep\n"
 
@@ -65,8 +65,8 @@ def test_files_of_flags_travel(kernel, tmp_path):
     path = tmp_path / "fast.acf"
     path.write_text("fast")
     file = FlagFile("fast.acf@1a2b", path, hashlib.sha256(b"fast").hexdigest())
-    flag = dataclasses.replace(kernel.parameters[0], files={"fast.acf": file})
-    bundle = pack(dataclasses.replace(kernel, parameters=(flag, *kernel.parameters[1:])))
+    flag = replace(kernel.parameters[0], files={"fast.acf": file})
+    bundle = pack(replace(kernel, parameters=(flag, *kernel.parameters[1:])))
     (there,) = bundle.unpacked().flag_files
     assert there.read() == b"fast"
     assert there.path != path
@@ -90,7 +90,7 @@ def test_all_files_that_a_program_names_travel(tmp_path):
 
 def test_files_of_the_inputs_of_a_workload_travel(tmp_path):
     spec = write_program(tmp_path / "user")
-    other = dataclasses.replace(spec, inputs=(*spec.inputs, Input({"n": 5})))
+    other = replace(spec, inputs=(*spec.inputs, Input({"n": 5})))
     with pytest.raises(UsageError, match=r"data_5\.txt"):
         pack(other)
     (spec.path.parent / "data_5.txt").write_text("sum5\n")

@@ -1,17 +1,12 @@
 """Measure kernels and programs on the workers of a real cluster, some of which fail."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import closing, contextmanager, nullcontext
 from functools import cache
-from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -28,6 +23,7 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
+from tests import ROOT
 from tests.helpers.dask_workers import local_workers, offering, worker_process
 from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.fleet_program import write_program
@@ -36,14 +32,10 @@ from tests.helpers.planted import FAULTS, GIVEN, assert_ok, fault, space_of, unt
 pytest.importorskip("distributed")
 
 
-ROOT = Path(__file__).parents[2]
-Garble = Callable[[Any], Any]
-
-
 class Garbled(agent.Agent):
     """An agent whose answers `garble` changes."""
 
-    garble: Garble = staticmethod(lambda answer: answer)
+    garble = staticmethod(lambda answer: answer)
 
     def measure(self, *args):
         """Measure."""

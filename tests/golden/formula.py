@@ -1,13 +1,9 @@
 """A GPU by formula, for the space of `inputs/rows.yaml`: seeded noise, failures, and energy."""
 
-from __future__ import annotations
-
 import json
 import random
-from collections.abc import Sequence
-from typing import Any
 
-from harness.core.records import Config, Environment, Input, Measurement, Outcome
+from harness.core.records import Environment, Measurement, Outcome
 from tests.helpers.replays import FormulaMeasurer, in_occasions
 
 NOISE = 0.02
@@ -23,25 +19,21 @@ class FormulaGpu(FormulaMeasurer):
     the times of a large block on 1,024 rows.
     """
 
-    def __init__(self, device: str, slower: float = 1.0) -> None:
+    def __init__(self, device, slower=1.0):
         super().__init__()
         self.environment = Environment("opencl", device, "a platform", "1.0", "a compiler")
         self.compiler = "opencl"
         self._slower = slower
 
-    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+    def measure(self, space, problem, config, best_s):
         """Return six samples, or a failure."""
         return self._one(problem, config, 6, (0,))
 
-    def measure_interleaved(
-        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = (0,)
-    ) -> Any:
+    def measure_interleaved(self, space, problem, configs, rounds, seeds=(0,)):
         """Return a sample for each round."""
         return [self._one(problem, config, rounds, seeds) for config in configs]
 
-    def _one(
-        self, problem: Input, config: Config, rounds: int, seeds: Sequence[int]
-    ) -> Measurement:
+    def _one(self, problem, config, rounds, seeds):
         if failure := _failure(problem, config):
             return Measurement(config, problem, failure[0], message=failure[1])
         time_s = _time_s(problem, config)
@@ -52,7 +44,7 @@ class FormulaGpu(FormulaMeasurer):
         asked = (self.environment.device, self._slower, dict(problem), dict(config), rounds, stage)
         drawn = random.Random(json.dumps(asked, sort_keys=True))
         samples_s = [time_s * drawn.uniform(1 - NOISE, 1 + NOISE) for _ in range(rounds)]
-        power_w = 100.0 + config["BLOCK"] / 4 + 20 * (config["LAYOUT"] == "row")  # type: ignore[operator]
+        power_w = 100.0 + config["BLOCK"] / 4 + 20 * (config["LAYOUT"] == "row")
         energy_j = power_w * time_s
         observed = {"energy_j": energy_j, "power_w": power_w, "energy_spread_j": energy_j / 100}
         observed |= {"launch_share": 0.5, "throttled": 0.0}
@@ -60,7 +52,7 @@ class FormulaGpu(FormulaMeasurer):
         return Measurement(config, problem, Outcome.OK, timing, observed=observed)
 
 
-def _failure(problem: Input, config: Config) -> tuple[Outcome, str] | None:
+def _failure(problem, config):
     if config["LAYOUT"] == "column" and config["TILE"] == 4:
         return Outcome.BUILD_FAILED, "rows.cl:8: error: the formula does not compile"
     if config["math"] == FAST and config["TILE"] == 2:
@@ -70,7 +62,7 @@ def _failure(problem: Input, config: Config) -> tuple[Outcome, str] | None:
     return None
 
 
-def _time_s(problem: Input, config: Config) -> float:
+def _time_s(problem, config):
     is_short = int(problem["n"]) <= 300
     factor = 1.0 if config["BLOCK"] == BEST_BLOCK[is_short] else 1.4
     factor *= 1.0 if (config["LAYOUT"] == "column") == is_short else 1.3

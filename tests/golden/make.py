@@ -18,8 +18,6 @@ What differs between machines, days and versions is masked: paths, dates, versio
 Numbers are rounded to six digits, since processors add in different orders.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io
@@ -27,7 +25,6 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -43,7 +40,7 @@ OTHER_GPUS = {"tune_changed": FormulaGpu("one", slower=1.2), "tune_elsewhere": F
 OPENED = "harness.api.running.open_measurers"
 AGAIN = "python -m tests.golden.make"
 
-CASES: dict[str, Sequence[str]] = {
+CASES = {
     "tune": [
         "tune rows.yaml --database rows.db --quiet --report tuned.html",
         "tune --list-techniques",
@@ -117,7 +114,7 @@ WRITTEN = {
 """Files that the commands write."""
 
 
-def make(outputs: Path) -> None:
+def make(outputs):
     """Run all commands in a temporary folder, and write the outputs to another."""
     with tempfile.TemporaryDirectory() as name, _in_folder(Path(name).resolve()) as folder:
         texts = {
@@ -137,7 +134,7 @@ def make(outputs: Path) -> None:
 
 
 @contextlib.contextmanager
-def _in_folder(folder: Path) -> Iterator[Path]:
+def _in_folder(folder):
     """Work in a copy of the inputs, with the settings of a machine where nothing is set."""
     stencil = ROOT / "kernels" / "stencils" / "jacobi2d_5pt.py"
     others = (DATA / "stock_opentuner.db", stencil)
@@ -162,7 +159,7 @@ def _in_folder(folder: Path) -> Iterator[Path]:
             os.chdir(before)
 
 
-def _run(line: str, name: str) -> str:
+def _run(line, name):
     """What a command prints, and how it ends."""
     gpu = OTHER_GPUS.get(name, FormulaGpu("one"))
     opened = mock.patch(OPENED, return_value=({"": gpu}, "by formula"))
@@ -176,7 +173,7 @@ def _run(line: str, name: str) -> str:
     return f"{text}--- exit code {code}\n"
 
 
-def _names(folder: Path) -> Iterator[str]:
+def _names(folder):
     """The files that commands wrote into folders."""
     for part in ("out", "ensemble", "stencil", "results"):
         yield from (str(p.relative_to(folder)) for p in (folder / part).rglob("*") if p.is_file())

@@ -1,15 +1,12 @@
 """What is written of a command, a page and a text, so that it is alike wherever it is made."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import harness
 from harness.commands.run import make_parser
+from tests import ROOT
 
-ROOT = Path(__file__).parents[2]
 BLOCKS = ("h1", "h2", "p", "tr", "code", "summary", "nav")
 HIDDEN = ("style", "svg")
 PROGRESS = re.compile(r"^judged on held-out inputs: .*\n", re.M)
@@ -19,7 +16,7 @@ _DAY = r"20\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?)?( UTC|\+00:00|Z)?"
 DATE = re.compile(rf"\b{_DAY}( to {_DAY})?")
 
 
-def help_of(command: str) -> str:
+def help_of(command):
     """Return a command's options as its help has them, laid out alike by all versions of Python."""
     parser = make_parser(command)
     formatter = parser._get_formatter()
@@ -36,12 +33,12 @@ def help_of(command: str) -> str:
 class _Page(HTMLParser):
     """The text of a page, a line for each block and each line of code; pictures by their names."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.lines = [""]
         self._hidden = 0
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         """Begin a line for a block; count what is no text."""
         self._hidden += tag in HIDDEN
         if tag == "figure":
@@ -49,13 +46,13 @@ class _Page(HTMLParser):
         elif tag in BLOCKS:
             self.lines.append(f"{tag}: ")
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         """End a cell."""
         self._hidden -= tag in HIDDEN
         if tag in ("td", "th"):
             self.lines[-1] += " | "
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         """Add text, which has lines of its own in code."""
         if not self._hidden and data.strip():
             first, *others = data.rstrip().split("\n")
@@ -63,14 +60,14 @@ class _Page(HTMLParser):
             self.lines += others
 
 
-def text_of_page(text: str) -> str:
+def text_of_page(text):
     """Return the text of an HTML page."""
     page = _Page()
     page.feed(text)
     return "\n".join(line.rstrip() for line in page.lines if line.strip())
 
 
-def masked(text: str, folder: Path) -> str:
+def masked(text, folder):
     """Return the text without what differs between machines, versions and days."""
     text = text.replace(str(folder), "FOLDER").replace(str(ROOT), "REPOSITORY")
     version = re.escape(harness.__version__)

@@ -1,10 +1,9 @@
 """The pages of the documentation: their blocks, commands and files."""
 
 import re
-from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
 
 # The first line of a block that is a file: a comment with its name.
 _NAME = re.compile(r"(?:#|//|/\*|<!--) *([\w./-]+\.\w+) *(?:\*/|-->)?\n")

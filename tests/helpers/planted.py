@@ -7,8 +7,9 @@ from pathlib import Path
 from harness.core.records import Config, Input, Outcome
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
+from tests import DATA
 
-FAULTS = Path(__file__).parents[1] / "data" / "faults"
+FAULTS = DATA / "faults"
 GIVEN = Input({"n": 100})
 SOON_S = 60.0
 

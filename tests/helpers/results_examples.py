@@ -8,7 +8,6 @@ import sys
 from argparse import Namespace
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from harness.core.plain_pickle import dump_compressed
 from harness.core.records import (
@@ -32,9 +31,9 @@ from harness.results import (
     writing,
 )
 from harness.space_file import load_spec
+from tests import ROOT
 from tests.helpers.postgres_server import execute
 
-ROOT = Path(__file__).parents[2]
 SPEC = load_spec(ROOT / "spaces" / "mvmul.yaml")
 ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
 REQUESTOR = "a technique"

@@ -1,7 +1,6 @@
 """Helpers for stencil tests: build many kernels as one program and run them on PoCL."""
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,8 +9,9 @@ from harness.measure.opencl.driver import build_program, device_of, load_pyopenc
 from harness.stencil.emit import OPENCL, emit
 from harness.stencil.features import FEATURES
 from harness.stencil.space_files import Definition
+from tests import ROOT
 
-_FOLDER = Path(__file__).parents[2] / "kernels" / "stencils"
+_FOLDER = ROOT / "kernels" / "stencils"
 PROGRAMS = sorted(path.stem for path in _FOLDER.glob("*.py"))
 
 DEPTH = int(os.environ.get("STENCIL_TEST_DEPTH", "1"))

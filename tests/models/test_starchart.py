@@ -30,7 +30,7 @@ KMEANS_PARAMETERS = ["ppb", "tpp", "consec"]
 
 
 def kmeans(target, **growth):
-    return grow(KMEANS, target, KMEANS_PARAMETERS, Growth(**growth))  # type: ignore[arg-type]
+    return grow(KMEANS, target, KMEANS_PARAMETERS, Growth(**growth))
 
 
 def learning(target, *grown):

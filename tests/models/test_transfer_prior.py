@@ -95,7 +95,6 @@ def test_where_a_source_has_no_input_differing_ones_are_averaged():
 @pytest.mark.parametrize(
     "features",
     [{"m": 64, "n": 0}, {"m": -3, "n": 1024}, {"m": 64, "n": "wide"}, {"m": 0.5, "n": 2**40}],
-    ids=str,
 )
 def test_an_input_may_have_other_features(features):
     """No logarithm, no ratio and no number need exist of what this input alone has."""

@@ -1,15 +1,11 @@
 """Recordings of other tuners: each format, their spaces, and untrusted files."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,11 +16,7 @@ from harness.recordings.replay import ListedSpace, read_recording, recording_spe
 from tests.helpers.commands import dispatch
 from tests.helpers.commands import replay as replay_command
 
-Capture = pytest.CaptureFixture[str]
-
 GIVEN = Input({"problem_size_x": 64, "problem_size_y": 32})
-
-Entries = Iterable[Mapping[str, Any]]
 
 
 def cache_of(entries, **changes):
@@ -104,7 +96,6 @@ def test_cache_gives_parameters_inputs_and_raw_samples_in_seconds(path):
         (float("nan"), Outcome.LAUNCH_FAILED, "nan"),
         (1e20, Outcome.LAUNCH_FAILED, "1e+20"),
     ],
-    ids=str,
 )
 def test_failed_entry_is_an_outcome_with_a_message(path, time, outcome, word):
     # Samples of a failed entry are of no use: Kernel Tuner leaves some behind.
@@ -135,7 +126,6 @@ def test_cache_without_keys_takes_the_order_of_the_parameters(path):
         ([1, 2, 3], {"problem_size_x": 1, "problem_size_y": 2, "problem_size_z": 3}),
         (None, {"recording": "recording"}),
     ],
-    ids=str,
 )
 def test_problem_size_is_the_input(path, size, problem):
     recorded = read(path, cache_of([entry(16, 1, 1.0)], problem_size=size))
@@ -156,7 +146,7 @@ def test_values_that_are_no_scale_keep_the_order_that_is_listed(path):
 
 def result(bx=16, **changes):
     """A T4 result as Kernel Tuner writes it."""
-    made: dict[str, Any] = {
+    made = {
         "timestamp": "2024-01-01 00:00:00",
         "configuration": {"BX": bx},
         "times": {"compilation": 10.0, "runtimes": [2.0, 4.0]},
@@ -391,7 +381,6 @@ def t4_with(**changes):
         ("[" * 200_000, "nested too deep"),
         ('{"n": ' + "9" * 5000 + "}", "Exceeds the limit"),
     ],
-    ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
 def test_data_of_another_shape_is_one_clear_error(path, data, fact):
     with pytest.raises(RecordingError, match=re.escape(fact)) as error:
@@ -417,7 +406,6 @@ PACKED = gzip.compress(json.dumps(cache_of(ONE)).encode())
         (b"\x1f\x8b" + b"damaged" * 10, "damaged"),
         (gzip.compress(b"[" + b" " * 1000), "1,000 bytes"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_gzip_that_is_cut_short_damaged_or_a_bomb_is_one_clear_error(
     path, monkeypatch, packed, fact
@@ -469,7 +457,7 @@ def test_nothing_of_a_file_commands_the_terminal(tmp_path, path):
 @pytest.fixture
 def recorded(path):
     """Five of nine points: one is invalid, and TILE=4 goes with BX=64 alone."""
-    points: Sequence[tuple[int, int, Any]] = [
+    points = [
         (16, 1, 4.0), (16, 2, "InvalidConfig"), (32, 1, 2.0), (64, 1, 3.0), (64, 4, 1.0),
     ]  # fmt: skip
     return read(path, cache_of([entry(*point) for point in points]))
@@ -511,13 +499,8 @@ def test_space_says_why_a_configuration_is_not_of_it(space):
     assert all(space.is_legal(config(*point)) for point in LEGAL)
 
 
-def test_positions_and_configurations_are_inverse(space):
-    assert [space.decode(space.encode(c)) for c in space] == list(space)
-    assert space.decode([0, 2]) == config(16, 4)
-
-
 def test_illegal_proposal_becomes_the_nearest_recorded(space):
-    nearest_of: dict[tuple[int, int], set[tuple[int, int]]] = {
+    nearest_of = {
         (32, 2): {(32, 1), (16, 2)},  # both are half of a scale away
         (16, 4): {(16, 2)},
         (64, 2): {(64, 1), (64, 4)},
@@ -563,9 +546,6 @@ def landscape(path):
     ]
     listed = {"BX": [bx for bx, _ in points], "TILE": list(range(1, 9)), "FIXED": [15]}
     return read(path, cache_of(entries, tune_params=listed))
-
-
-Replay = Callable[..., str]
 
 
 @pytest.fixture

@@ -137,7 +137,6 @@ def test_number_that_is_no_number_says_where(path, spec):
         ({"CACHE": 0}, ":2: CACHE is '0', .*: false, true"),
         ({"outcome": "good"}, ":2: outcome is 'good'"),
     ],
-    ids=str,
 )
 def test_cell_that_does_not_fit_says_where(path, spec, changes, fact):
     write_csv(path, [{**CELLS, **changes}])
@@ -163,7 +162,6 @@ HEADER = ",".join(CELLS)
         (f"{HEADER}\n", "holds no measurement"),
         (f"{HEADER}\n64,4096,6", ":2: has 3 cells, the header has 9"),
     ],
-    ids=lambda text: text[:20],
 )
 def test_text_that_is_no_recording_is_one_clear_error(path, spec, text, fact):
     path.write_bytes(text.encode("latin-1"))

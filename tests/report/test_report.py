@@ -1,11 +1,9 @@
 """The report: its figures as numbers, and the page as a browser shows it."""
 
-from __future__ import annotations
-
-import dataclasses
 import io
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,10 +65,10 @@ def test_boxes_have_the_final_samples_of_the_best_the_default_and_baselines(tmp_
 
 def test_seconds_of_a_search_count_from_its_first_measurement(results):
     rows = [
-        dataclasses.replace(row, measured_at=f"2026-01-01T00:00:{number:02}.500+00:00")
+        replace(row, measured_at=f"2026-01-01T00:00:{number:02}.500+00:00")
         for number, row in enumerate(results.rows.of_stages(["search"])[:8])
     ]
-    (curve,) = figures.search_curves(dataclasses.replace(results, all_rows=rows))
+    (curve,) = figures.search_curves(replace(results, all_rows=rows))
     assert curve.seconds == pytest.approx(
         [ended - 1 + rows[0].measurement.wall_s for ended in curve.tests]
     )
@@ -134,10 +132,8 @@ def test_a_picture_of_other_data_is_another_one(results, tmp_path):
 
 def test_the_page_warns_of_noise_as_the_console_does(results):
     assert list(warnings_of(Findings(results))) == []
-    rows = tuple(
-        dataclasses.replace(row, measurement=noisy(row.measurement)) for row in results.rows
-    )
-    findings = Findings(dataclasses.replace(results, all_rows=rows))
+    rows = tuple(replace(row, measurement=noisy(row.measurement)) for row in results.rows)
+    findings = Findings(replace(results, all_rows=rows))
     (warning,) = warnings_of(findings)
     assert warning.startswith("Timings are noisy on 6 of 6 inputs")
     assert [warning] == list(noise_lines(findings.reports))
@@ -147,12 +143,13 @@ def noisy(measurement):
     if measurement.timing is None:
         return measurement
     times = tuple(measurement.time_s * factor for factor in (0.1, 1, 9))
-    return dataclasses.replace(measurement, timing=Timing(times))
+    return replace(measurement, timing=Timing(times))
 
 
 @pytest.mark.parametrize("pays", [True, False])
-def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(results, monkeypatch, pays):
-    monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
+def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
+    undrawn, results, monkeypatch, pays
+):
     monkeypatch.setattr(Study, "has_choice", pays)
     findings = Findings(results, learners=QUICK)
     by_anchor = {section.anchor: section for section in sections(findings) if section is not None}
@@ -172,43 +169,43 @@ def test_the_commands_are_as_they_were_typed(results):
     assert [line.split()[3] for line in commands(results)] == ["analyse", "dispatch", "report"]
     (command,) = results.commands
     typed = [("x.yaml", "--inputs", "n > 7"), ("x.yaml",), ("x.yaml",)]
-    repeated = tuple(dataclasses.replace(command, arguments=words) for words in typed)
-    replayed = dataclasses.replace(results, commands=repeated)
+    repeated = tuple(replace(command, arguments=words) for words in typed)
+    replayed = replace(results, commands=repeated)
     assert next(commands(replayed)) == "python -m harness replay x.yaml --inputs 'n > 7'"
     lines = list(commands(replayed_as("opencl", replayed)))
     assert lines[:2] == [
         "python -m harness tune x.yaml --inputs 'n > 7'",
         "python -m harness tune x.yaml",
     ]
-    runs = tuple(dataclasses.replace(run, notes={}) for run in results.runs)
-    elsewhere = dataclasses.replace(results, commands=repeated, runs=runs)
+    runs = tuple(replace(run, notes={}) for run in results.runs)
+    elsewhere = replace(results, commands=repeated, runs=runs)
     assert next(commands(elsewhere)) == "# in the folder where you tuned:"
-    in_python = (dataclasses.replace(runs[0], notes={"space_file": "<x>"}),)
-    found = list(commands(dataclasses.replace(results, runs=in_python)))
+    in_python = (replace(runs[0], notes={"space_file": "<x>"}),)
+    found = list(commands(replace(results, runs=in_python)))
     assert found[1] == 'harness.tune(space, ...).dispatcher("out")'
 
 
 def replayed_as(backend, results):
-    environment = dataclasses.replace(results.campaign.environment, backend=backend)
-    campaign = dataclasses.replace(results.campaign, environment=environment)
-    return dataclasses.replace(results, campaign=campaign)
+    environment = replace(results.campaign.environment, backend=backend)
+    campaign = replace(results.campaign, environment=environment)
+    return replace(results, campaign=campaign)
 
 
 def test_when_is_from_the_first_begin_to_the_last_end(results):
     first, *others, last = results.runs
-    first = dataclasses.replace(first, started_at="2026-03-01T22:10:00.000+00:00")
-    last = dataclasses.replace(last, last_at="2126-03-02T01:20:59.999+00:00")
+    first = replace(first, started_at="2026-03-01T22:10:00.000+00:00")
+    last = replace(last, last_at="2126-03-02T01:20:59.999+00:00")
     runs = [last, *others, first]
-    measured = dict(facts_of(dataclasses.replace(results, runs=runs)))["measured"]
+    measured = dict(facts_of(replace(results, runs=runs)))["measured"]
     assert measured == "2026-03-01 22:10 to 2126-03-02 01:20 UTC"
-    assert dict(facts_of(dataclasses.replace(results, runs=())))["measured"] == "unknown"
+    assert dict(facts_of(replace(results, runs=())))["measured"] == "unknown"
 
 
 def test_shared_samples_count_once(results):
     row = next(row for row in results.rows if row.measurement.timing)
-    copy = dataclasses.replace(row.measurement, shared_with=row.measurement.config.digest)
-    shared = dataclasses.replace(row, measurement=copy)
-    assert figures.sample_count(dataclasses.replace(results, all_rows=(row, shared))) == 3
+    copy = replace(row.measurement, shared_with=row.measurement.config.digest)
+    shared = replace(row, measurement=copy)
+    assert figures.sample_count(replace(results, all_rows=(row, shared))) == 3
 
 
 # --------------------------------------------------------------------------- in a browser
@@ -235,10 +232,11 @@ def report(sized):
     return path
 
 
+@pytest.mark.slow
 def test_the_page_shows_every_section(report, browser):
     opened_page = browser.new_page(viewport={"width": 1000, "height": 800}, device_scale_factor=1)
-    messages: list[str] = []
-    requests: list[str] = []
+    messages = []
+    requests = []
     opened_page.on("console", lambda message: messages.append(message.text))
     opened_page.on("pageerror", lambda error: messages.append(str(error)))
     opened_page.on("request", lambda request: requests.append(request.url))
@@ -285,6 +283,7 @@ inputs:
 """
 
 
+@pytest.mark.slow
 def test_long_names_fit_the_page_and_no_label_is_cut(tmp_path, browser):
     names = [f"ELEMENTS_PER_THREAD_{letter}" for letter in "ABCDEFG"]
     parameters = "\n".join(f"  {name}: {{values: [1, 16], default: 1}}" for name in names)
@@ -311,13 +310,12 @@ def test_long_names_fit_the_page_and_no_label_is_cut(tmp_path, browser):
 
 def cut(opened_page, selector):
     """Return the sections with elements that are narrower than their content."""
-    headings: list[str] = opened_page.evaluate(
+    return opened_page.evaluate(
         """selector => [...document.querySelectorAll(selector)]
             .filter(one => one.scrollWidth > one.clientWidth)
             .map(one => one.closest("section").querySelector("h2").innerText)""",
         selector,
     )
-    return headings
 
 
 def _has_colours(png):

@@ -1,7 +1,6 @@
 """Rows that no harness writes are refused, each for what is wrong with it."""
 
 import json
-from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine
@@ -9,8 +8,8 @@ from sqlalchemy import create_engine
 from harness.results import schema
 from harness.results.read import check_measurements
 from harness.results.reader import read_cells
+from tests import DATA
 
-DATA = Path(__file__).parents[1] / "data"
 DIGEST = "ab" * 32
 GOOD = json.loads((DATA / "good_rows.json").read_text())
 """A row that harness may have written, by the name of its table."""

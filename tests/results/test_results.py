@@ -219,6 +219,7 @@ def test_a_run_is_interrupted_also_where_its_commit_was(database):
 # ------------------------------------------------------------------- durability
 
 
+@pytest.mark.slow
 def test_second_writer_is_told_who_writes_until_that_is_killed_and_leaves_its_commits(place):
     with writer(place, commits=3) as process:
         with pytest.raises(DatabaseBusy) as busy, writing(str(place)):

@@ -187,8 +187,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(server, "AGAIN_S", 0.05)
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_session_that_was_ended_is_replaced(postgres, capsys):
+def test_a_session_that_was_ended_is_replaced(quick, postgres, capsys):
     with opened(postgres) as store, opened(postgres) as other:
         search = claimed(store)
         add(store, search, 1)
@@ -221,8 +220,7 @@ def lose_the_answer_of_a_commit(url, monkeypatch):
         add(store, search, 1)
 
 
-@pytest.mark.usefixtures("quick")
-def test_two_writers_that_wait_for_each_other_go_on(postgres):
+def test_two_writers_that_wait_for_each_other_go_on(quick, postgres):
     """The server ends one of two transactions that wait for each other's builds."""
     both = threading.Barrier(2, timeout=60)
     specs = [SPEC, replace(SPEC, functions=("another",))]
@@ -250,8 +248,7 @@ def test_two_writers_that_wait_for_each_other_go_on(postgres):
         assert [row.measurement.config["LU"] for row in rows] == numbers
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_server_that_is_away_is_an_error(postgres, monkeypatch):
+def test_a_server_that_is_away_is_an_error(quick, postgres, monkeypatch):
     monkeypatch.setattr(server, "WAIT_S", 0.2)
     with pytest.raises(ResultsError, match="committed before is kept"):
         lose_the_server(postgres, monkeypatch)
@@ -298,8 +295,7 @@ def test_a_server_that_is_killed_and_started_again_lost_nothing(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("can_start_postgres")
-def test_a_full_disk_is_a_clear_error_that_keeps_what_was_committed():
+def test_a_full_disk_is_a_clear_error_that_keeps_what_was_committed(can_start_postgres):
     with running_server(limit_bytes=4 << 20) as small:  # no file of it grows beyond
         url = small.make_database()
         with pytest.raises(ResultsError, match=r"cannot be written: .*; what was committed before"):
@@ -398,8 +394,7 @@ def test_no_transaction_is_open_while_measuring(postgres, tmp_path):
     assert measurer.states == {("idle",)}
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_campaign_whose_connection_is_often_lost_ends(postgres, tmp_path):
+def test_a_campaign_whose_connection_is_often_lost_ends(quick, postgres, tmp_path):
     spec, undisturbed = make_spec(tmp_path), str(tmp_path / "undisturbed.db")
     asked = tune(undisturbed, spec)
     cut = Cutting(postgres, every=31)

@@ -21,6 +21,7 @@ from harness.core.records import Config, Outcome
 from harness.results import reading, schema, stock, writing
 from harness.results.opentuner import stock_rows
 from harness.results.view import read_results
+from tests import DATA
 from tests.helpers.commands import analyse, dispatch, merge, recheck
 from tests.helpers.results_examples import (
     PICKLED,
@@ -37,7 +38,7 @@ from tests.helpers.results_examples import (
 )
 from tests.helpers.results_examples import merge as merge_databases
 
-STOCK = Path(__file__).parents[1] / "data" / "stock_opentuner.db"
+STOCK = DATA / "stock_opentuner.db"
 SIZES = (32, 64, 96, 128, 192, 256, 384)
 
 

@@ -6,7 +6,6 @@ import runpy
 import subprocess
 import sys
 from argparse import ArgumentParser
-from pathlib import Path
 
 import psutil
 import pytest
@@ -15,14 +14,13 @@ import harness
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.search import InputInterface, MeasurementInterface
 from harness.space import ConstrainedSpace
+from tests import ROOT
 from tests.helpers.commands import analyse, merge
 from tests.helpers.replays import SPACE, FormulaMeasurer, formula_s, make_spec, ran, small_space
 
 opentuner = importlib.import_module("opentuner")
 tuningrunmain = importlib.import_module("opentuner.tuningrunmain")
 models = importlib.import_module("opentuner.resultsdb.models")
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -262,8 +260,7 @@ print(measured.outcome, *[child.pid for child in psutil.Process().children(recur
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("opencl_of_commands")
-def test_a_program_that_does_not_close_it_leaves_no_process():
+def test_a_program_that_does_not_close_it_leaves_no_process(opencl_of_commands):
     done = subprocess.run(
         [sys.executable, "-c", UNCLOSED], cwd=ROOT, capture_output=True, text=True, timeout=120
     )

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from logging.config import DictConfigurator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +18,7 @@ from harness.core.records import Input
 from harness.search import patches, techniques
 from harness.search.manipulator import SpaceManipulator
 from harness.space import ConstrainedSpace
+from tests import ROOT
 from tests.helpers.replays import FormulaMeasurer, make_spec, ran
 
 patches.apply()
@@ -55,7 +55,7 @@ def test_import_leaves_logging_alone_and_warns_of_nothing(tmp_path):
         "assert logging.Formatter is before\n"
         "assert not logging.getLogger().handlers\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = [sys.executable, "-W", "always", "-c", code]
     output = subprocess.check_output(
         words, cwd=tmp_path, env=environment, stderr=subprocess.STDOUT, text=True

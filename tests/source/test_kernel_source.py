@@ -1,13 +1,10 @@
 """Kernel sources: what is included, what the compiler gets, and what is no source."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
 import pytest
 
-from harness.core.records import Value
 from harness.source.kernel_source import Source, read_source, read_text
 
 
@@ -155,7 +152,7 @@ def _body(text, macros):
 
 
 def test_values_and_unrolls_stand_in_the_source_on_the_same_lines():
-    macros: dict[str, Value] = {"BLOCK": 64, "TILE": 2, "LANES": 8, "UNROLL_1": 4, "INNER": 0}
+    macros = {"BLOCK": 64, "TILE": 2, "LANES": 8, "UNROLL_1": 4, "INNER": 0}
     changed = dict.fromkeys((1, 3, 4, 6, 14, 16, 17), "")
     changed |= {2: "#define BLOCK 64 // threads", 5: "#define TILE 2\\", 13: "#pragma unroll 4"}
     lines = PRAGMAS.split("\n")
@@ -203,7 +200,7 @@ def test_a_source_that_guards_its_macros_is_compiled_as_it_stands():
 
 def test_include_for_another_value_of_a_parameter_is_left_out():
     include = '#include "a.h"\n'
-    macros: dict[str, Value] = {"P": 0, "WORD": "tiled"}
+    macros = {"P": 0, "WORD": "tiled"}
     for text in ("#if P == 1\n{}#endif", "#if P==0\n#elif P == 2\n#ifdef A\n{}#endif\n#endif"):
         assert _body(text.format(include), macros) == text.format("\n").split("\n")
     for text in (

@@ -11,9 +11,10 @@ from harness.core.records import Input, Outcome
 from harness.discover.facts import discover
 from harness.source.kernel_source import Source
 from harness.space_file import load_spec
+from tests import ROOT
 from tests.helpers.planted import measured
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 
 PRODUCT = """\
 #define TI 0

@@ -1,20 +1,17 @@
 """Committed spaces beside the everyday ones: those of G-ADAPT and Starchart as published, and large
 inputs."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from harness.core.records import Input, Outcome
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
+from tests import ROOT
 from tests.helpers.commands import check
 from tests.helpers.planted import measured
 
-SPACES = Path(__file__).parents[2] / "spaces"
-GADAPT: dict[str, tuple[int, dict[str, int]]] = {
+SPACES = ROOT / "spaces"
+GADAPT = {
     "convolution": (
         10,
         {"ROW_TILE_W": 128, "COLUMN_TILE_W": 16, "COLUMN_TILE_H": 48, "UNROLLED": 16},
@@ -74,7 +71,7 @@ def test_mvmul_takes_every_side_that_four_divides(tmp_path, opencl):
 # ---------------------------------------------------------------------------------------- Starchart
 
 # No block, tile or number of threads is a power of two, and none divides its input.
-CORNERS: dict[str, tuple[dict[str, int], Input]] = {
+CORNERS = {
     "bfs": (
         {"BLOCK": 77, "NPT": 5, "CONSEC": 1, "PA_ATTRIB": 1, "PA_STATUS": 0},
         Input({"nodes": 3001, "connectivity": 2}),

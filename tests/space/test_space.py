@@ -1,15 +1,12 @@
 """Legal configurations, each by itself and as arrays of points: counted, drawn, judged and moved
 between, compared with brute force; those that differ in what does not matter are one."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import re
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +19,7 @@ from scipy.stats import chisquare
 
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
-from harness.core.records import Config, DeviceLimits, Input, Outcome, Value
+from harness.core.records import Config, DeviceLimits, Input, Outcome
 from harness.recordings.recording import RecordedTable, Recording
 from harness.recordings.replay import ListedSpace
 from harness.search.techniques import steps_up
@@ -77,7 +74,7 @@ def space(
 
 def small():
     """Four kinds of value, three constraints, 88 of 288 points legal."""
-    domains: dict[str, Sequence[Value]] = {
+    domains = {
         "A": (1, 2, 4, 8),
         "B": range(1, 7),
         "C": (False, True),
@@ -108,7 +105,7 @@ def short_of_room(monkeypatch):
 
 def tied():
     """Constraints that tie 16^6 combinations together: too many for a table."""
-    domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 17) for i in range(6)}
+    domains = {f"P{i}": range(1, 17) for i in range(6)}
     return space(domains, "P0 * P1 * P2 * P3 * P4 * P5 <= 20000", "P0 % P1 == 0", "P4 == P5")
 
 
@@ -145,7 +142,7 @@ def test_what_cannot_be_computed_is_not_legal_and_says_with_which_values():
 def test_samples_are_uniform_among_what_is_not_excluded():
     checked, rng = small(), random.Random(2)
     exclude = set(rng.sample(list(checked), 14))
-    drawn: Counter[Config] = Counter()
+    drawn = Counter()
     for _ in range(300):
         drawn.update(checked.sample(rng, 2, exclude))
     assert set(drawn) == set(checked) - exclude
@@ -171,20 +168,18 @@ def test_an_empty_space_gives_nothing():
 # -------------------------------------------------------- spaces too large for tables
 
 
-@pytest.mark.usefixtures("short_of_room")
-def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error():
+def test_a_space_that_is_too_large_to_count_is_estimated_within_its_error(short_of_room):
     checked, expected = tied(), TIED_COUNT
     assert checked.count is None
     estimate, error = checked.estimate_count(random.Random(0))
     assert abs(estimate - expected) < 4 * error < 0.4 * expected
     # Nothing is found, and still there is an error.
-    domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 17) for i in range(6)}
+    domains = {f"P{i}": range(1, 17) for i in range(6)}
     estimate, error = space(domains, " * ".join(domains) + " == 1").estimate_count(random.Random(0))
     assert abs(estimate - 1) <= 2 * error
 
 
-@pytest.mark.usefixtures("short_of_room")
-def test_a_space_that_is_too_large_to_count_is_sampled_and_iterated_by_rejection():
+def test_a_space_that_is_too_large_to_count_is_sampled_and_iterated_by_rejection(short_of_room):
     checked = tied()
     first = checked.sample(random.Random(1), 50)
     rest = checked.sample(random.Random(1), 50, set(first))
@@ -199,7 +194,7 @@ def test_a_space_that_is_too_large_to_count_is_sampled_and_iterated_by_rejection
 
 
 def test_a_broken_constraint_is_printed_with_its_values():
-    config: dict[str, Value] = {"A": 8, "B": 2, "C": False, "D": "row", "E": 1}
+    config = {"A": 8, "B": 2, "C": False, "D": "row", "E": 1}
     assert "with A=8, B=2, limit=12" in (small().why_illegal(config) or "")
     assert not small().is_legal(config)
     assert small().why_illegal({**config, "A": 4}) is None
@@ -216,7 +211,7 @@ def test_what_is_no_point_is_refused_by_its_parameter():
 
 
 def test_a_value_of_another_type_is_another_value():
-    domains: list[Sequence[Value]] = [(1, 2), (True, False), (1.0, 2.0), ("1", "2"), range(1, 3)]
+    domains = [(1, 2), (True, False), (1.0, 2.0), ("1", "2"), range(1, 3)]
     for values in domains:
         checked = space({"A": values})
         for value in (1, True, 1.0, "1"):
@@ -241,7 +236,7 @@ def test_where_rejection_finds_nothing_it_ends_and_the_default_is_the_nearest(
 ):
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (10,))
     monkeypatch.setattr("harness.space.space._MAX_DRAWS", 100)
-    domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 18) for i in range(6)}
+    domains = {f"P{i}": range(1, 18) for i in range(6)}
     checked = space(domains, " * ".join(domains) + " == 1")
     start = Config(dict.fromkeys(domains, 17))
     assert checked.nearest_legal(start, random.Random(0)) == checked.default
@@ -296,7 +291,7 @@ def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path)
     ):
         assert re.search(why, of.why_illegal({"BLOCK": block, "TILE": 1}) or "")
     assert {c["BLOCK"] for c in checked} == {16, 32, 64, 128}
-    assert {c["BLOCK"] * c["TILE"] for c in wide} == {128, 192, 256, 384, 512}  # type: ignore[operator]
+    assert {c["BLOCK"] * c["TILE"] for c in wide} == {128, 192, 256, 384, 512}
 
 
 def launched(values, limits=DEVICE, grid="1", **plan):
@@ -349,13 +344,13 @@ def test_carveout_is_a_percentage_or_the_drivers_choice():
 
 def billions():
     """32^12 points, 1.5 * 10^10 of them legal."""
-    domains: dict[str, Sequence[Value]] = {f"P{i}": range(1, 33) for i in range(12)}
+    domains = {f"P{i}": range(1, 33) for i in range(12)}
     return space(domains, *(f"P{i} <= P{i + 1}" for i in range(11)))
 
 
 def unbounded():
     """Ranges of 10^9 values each, one constraint over all values of two of them."""
-    domains: dict[str, Sequence[Value]] = {name: range(1, 10**9) for name in "ABC"}
+    domains = {name: range(1, 10**9) for name in "ABC"}
     return space(domains, "A <= B")
 
 
@@ -409,7 +404,7 @@ def test_samples_that_are_left_to_rejection_are_uniform(monkeypatch):
 
 
 def test_samples_are_uniform_where_counts_exceed_64_bits():
-    domains: dict[str, Sequence[Value]] = {f"P{i}": range(32) for i in range(24)}
+    domains = {f"P{i}": range(32) for i in range(24)}
     wide = space(domains, "P0 <= P1", "P2 != P3")
     assert wide.count == 528 * 32 * 31 * 32**20
     drawn = wide.sample_points(np.random.default_rng(3), 2000)
@@ -498,8 +493,8 @@ def tiled(**values):
         "BLOCK": (16, 32, 64),
     }
     when = {"TILE": "IMPL == 'tiled'", "PAD": "TILE > 2", "WORD": "IMPL == 'packed' and m > 4"}
-    defaults: dict[str, Value] = {"TILE": 2, "BLOCK": 32}
-    given: dict[str, Value] = {"m": 64, **values}
+    defaults = {"TILE": 2, "BLOCK": 32}
+    given = {"m": 64, **values}
     return space(domains, "TILE * BLOCK <= 256", defaults=defaults, whens=when, **given)
 
 
@@ -555,7 +550,7 @@ def test_steps_up_change_something():
     assert list(steps_up(checked, start)) == [Config({**start, **step}) for step in up]
 
 
-DOMAINS: tuple[Sequence[Value], ...] = (
+DOMAINS = (
     range(1, 6),
     range(0, 7, 3),
     (1, 2, 4, 8),
@@ -585,7 +580,7 @@ def spaces(draw):
     order = draw(st.permutations("ABCD"[: draw(st.integers(1, 4))]))
     domains = {name: draw(st.sampled_from(DOMAINS)) for name in sorted(order)}
     defaults = {name: draw(st.sampled_from(values)) for name, values in domains.items()}
-    whens: dict[str, str | None] = {}
+    whens = {}
     for place, name in enumerate(order):
         condition = draw(st.sampled_from(CONDITIONS)) if place else None
         before = st.sampled_from(order[: max(place, 1)])
@@ -678,7 +673,7 @@ inputs: {features: [n], values: [{n: 1000}, {n: 10}]}
 
 def test_winners_and_seeds_are_tried_on_other_inputs_in_their_form_there(tmp_path):
     def time_s(on, config):
-        return 1 / (config["BLOCK"] * config["TILE"])  # type: ignore[operator]
+        return 1 / (config["BLOCK"] * config["TILE"])
 
     spec, measurer = make_spec(tmp_path, TILE_FROM_1000), FormulaMeasurer(time_s)
     seed = Config({"BLOCK": 512, "TILE": 8})

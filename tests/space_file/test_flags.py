@@ -1,7 +1,5 @@
 """Catalogues of compiler flags: what they hold, what a selection comes to, what compilers say."""
 
-from __future__ import annotations
-
 import csv
 import re
 import shutil
@@ -11,13 +9,13 @@ import pytest
 from pydantic import TypeAdapter
 
 from harness.core.errors import BackendUnavailable, UsageError
-from harness.core.records import Value
 from harness.measure.builds.messages import conflicts
 from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.flags import ProbedCommand, Setting, answers
 from harness.space_file import flags
 from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_of
 from harness.space_file.tuned import Selection
+from tests import ROOT
 from tests.helpers.compilers import needs_gcc, needs_nvcc
 from tests.helpers.pages import read_page
 
@@ -45,7 +43,7 @@ class Pretended:
 
     def __init__(self, identity, refused=()):
         self.identity = identity
-        self.asked: list[Setting] = []
+        self.asked = []
         self._refused = refused
 
     def try_out(self, setting):
@@ -70,7 +68,7 @@ def written(folder, text):
 def resolve(catalogue, selection, *, linked=False):
     """Resolve a selection as it stands in a space file."""
     listed = [selection] if isinstance(selection, str) else selection
-    chosen: Selection = TypeAdapter(Selection).validate_python(listed)
+    chosen = TypeAdapter(Selection).validate_python(listed)
     return flags.resolve(catalogue, chosen, linked=linked)
 
 
@@ -196,7 +194,7 @@ def test_each_compiler_is_asked_once():
 
 def test_compiler_that_refuses_an_empty_program_is_not_asked_for_flags():
     broken = Pretended("broken")
-    broken.try_out = lambda setting: "no such target"  # type: ignore[method-assign]
+    broken.try_out = lambda setting: "no such target"
     with pytest.raises(BackendUnavailable, match=r"empty program.*no such target"):
         answers(broken, [Setting(("--fast",))])
 
@@ -279,12 +277,12 @@ def test_warnings_of_disobeyed_flags_differ_from_others(compiler):
 # ---- the record of what nvcc's flags do: the evidence of the catalogue's constraints, and the page
 
 CATALOGUE = catalogue_of("nvcc")
-RECORD = Path(__file__).parents[2] / "benchmarks" / "nvcc_flags.csv"
+RECORD = ROOT / "benchmarks" / "nvcc_flags.csv"
 
 
 def _config(setting):
     """The values of a row's flags; None where the catalogue leaves one of the values out."""
-    config: dict[str, Value] = {name: flag.absent for name, flag in CATALOGUE.flags.items()}
+    config = {name: flag.absent for name, flag in CATALOGUE.flags.items()}
     for part in setting.split():
         name, _, printed = part.partition("=")
         values = {str(value): value for value in CATALOGUE.flags[name].values}
@@ -295,7 +293,7 @@ def _config(setting):
 
 
 def test_constraints_rule_out_pairs_that_nvcc_refused_or_warned_of_and_each_some_pair():
-    ruled_out: set[str] = set()
+    ruled_out = set()
     with RECORD.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             config = _config(row["setting"])

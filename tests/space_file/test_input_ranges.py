@@ -1,10 +1,5 @@
 """Inputs that are drawn from ranges are spread over them, and meet the condition."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 import yaml
 from pydantic import ValidationError
@@ -12,8 +7,7 @@ from pydantic import ValidationError
 from harness.core.records import Input
 from harness.space_file import load_spec
 from harness.space_file.input_ranges import FeatureRange, draw_inputs, draw_unseen
-
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
 
 
 def ranges(**given):
@@ -30,13 +24,13 @@ def test_numbers_are_spread_by_ratio_or_evenly():
 
 
 def test_more_inputs_begin_with_the_same_ones():
-    given: dict[str, Any] = {"m": {"log": [1, 65536]}, "n": {"linear": [0.5, 2.5]}}
+    given = {"m": {"log": [1, 65536]}, "n": {"linear": [0.5, 2.5]}}
     assert drawn(20, **given)[:7] == drawn(7, **given)
     assert drawn(20, **given) == drawn(20, **given)
 
 
 def test_the_first_inputs_are_at_the_ends_and_none_is_there_twice():
-    inputs: Any = drawn(20, m={"log": [1, 65536]}, n={"log": [16, 65536], "multiple_of": 16})
+    inputs = drawn(20, m={"log": [1, 65536]}, n={"log": [16, 65536], "multiple_of": 16})
     corners = {(1, 16), (65536, 16), (1, 65536), (65536, 65536)}
     assert {(p["m"], p["n"]) for p in inputs[:4]} == corners
     assert len(set(inputs)) == 20
@@ -59,7 +53,7 @@ def test_thousands_of_choices_need_no_table_of_their_square():
 
 def test_a_condition_holds_for_all_inputs():
     def is_small(problem):
-        return problem["m"] * problem["n"] <= 4096  # type: ignore[no-any-return]
+        return problem["m"] * problem["n"] <= 4096
 
     inputs = drawn(15, is_small, m={"log": [1, 4096]}, n={"log": [1, 4096]})
     assert list(map(is_small, inputs)) == [True] * 15
@@ -113,7 +107,7 @@ def test_a_space_file_draws_its_inputs(tmp_path):
     text = "ranges: {m: {log: [1, 64]}, n: {log: [1, 64]}}, where: m <= n, count: 6"
     spec = load_spec(written(tmp_path, text))
     assert len(spec.inputs) == 6
-    assert all(problem["m"] <= problem["n"] for problem in spec.inputs)  # type: ignore[operator]
+    assert all(problem["m"] <= problem["n"] for problem in spec.inputs)
 
 
 def unseen(count, inputs, condition=None, **given):

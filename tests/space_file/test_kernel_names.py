@@ -1,7 +1,6 @@
 """Names of kernels in a space that are more than a word, with a template's arguments."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -11,12 +10,13 @@ from harness.core.records import Config
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import load_spec
+from tests import DATA
 
 
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "scale.cu").write_text("__global__ void scale(float *x) { x[0] = BLOCK; }")
-    files = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
+    files = DATA / "bad_specs" / "files"
     shutil.copy(files / "scale.py", tmp_path)
     (tmp_path / "space.yaml").write_text("""\
 name: scale

@@ -1,12 +1,9 @@
 """Space files: what loads, what is refused and with which words, and the page that teaches it."""
 
-from __future__ import annotations
-
 import os
 import re
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -24,11 +21,11 @@ from harness.space_file import (
 from harness.space_file import document as document_module
 from harness.space_file.model import KernelMeasure, PythonSpaceFile
 from harness.space_file.program_model import ProgramSpaceFile
+from tests import DATA, ROOT
 
-ROOT = Path(__file__).parents[2]
-BAD = Path(__file__).parents[1] / "data" / "bad_specs"
+BAD = DATA / "bad_specs"
 PAGE = ROOT / "docs" / "reference" / "space.md"
-BAD_SPECS: Any = yaml.safe_load((BAD / "cases.yaml").read_text(encoding="utf-8"))
+BAD_SPECS = yaml.safe_load((BAD / "cases.yaml").read_text(encoding="utf-8"))
 
 WHOLE = """\
 name: scale
@@ -483,7 +480,7 @@ def test_schema_accepts_the_spaces_and_refuses_a_misspelt_key():
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     for name in ("mvmul", "blur_gcc", "python/softmax", "large/mvmul"):
-        data: Any = read_document(ROOT / "spaces" / f"{name}.yaml").data
+        data = read_document(ROOT / "spaces" / f"{name}.yaml").data
         assert not list(validator.iter_errors(data))
         for fault in ({"constrains": []}, {"parameters": {"B": {"values": [1]}}}):
             assert list(validator.iter_errors(data | fault))

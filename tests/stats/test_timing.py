@@ -1,8 +1,8 @@
 """When sampling stops, and whether one of two is faster: against scipy and by simulation."""
 
-import dataclasses
 import math
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -268,7 +268,7 @@ def test_few_rounds_and_means_are_not_trimmed():
         ((6, 6), Statistic.MEAN),
     ):
         both = [
-            dataclasses.replace(rounds(*[1.0, last] * count), statistic=statistic)
+            replace(rounds(*[1.0, last] * count), statistic=statistic)
             for count, last in zip(counts, (1.1, 1.2), strict=True)
         ]
         assert trimmed_ratio(*both) == time_ratio(*both)
@@ -279,7 +279,7 @@ def test_few_rounds_and_means_are_not_trimmed():
 
 def timing(seconds, error_s, **changes):
     found = Timing(tuple(seconds), StopReason.INTERLEAVED, clock_error_s=error_s)
-    return dataclasses.replace(found, **changes)
+    return replace(found, **changes)
 
 
 @pytest.mark.parametrize("stopped", [StopReason.INTERLEAVED, StopReason.REPEATS])

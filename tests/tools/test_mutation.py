@@ -4,15 +4,14 @@ import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.tools import mutation
 from tests.tools.mutants import Mutant
 from tests.tools.mutation import Ended, Journal
 
-ROOT = Path(__file__).parents[2]
 TRIAL = """
 def above(a, b):
     return a > b

@@ -40,7 +40,7 @@ def blocks(reports):
     return {best.config["BLOCK"] for best in recommended if best}
 
 
-def test_dispatch_keeps_the_value_that_suits_all_inputs_best(tmp_path):
+def test_dispatch_keeps_the_value_that_suits_all_inputs_best(few_folds, tmp_path):
     spec = tuned(tmp_path).campaign.spec
     out, written = tmp_path / "out", ["--spec", str(spec.path), "--choice", "tree"]
     assert dispatch([tmp_path / "r.db", "-o", out, *written]) == 0

@@ -91,8 +91,7 @@ def few_reserved(monkeypatch):
 # ------------------------------------------------------------------------------- the tree
 
 
-@pytest.mark.usefixtures("few_reserved")
-def test_a_tree_over_steps_converges_on_them(tmp_path):
+def test_a_tree_over_steps_converges_on_them(few_reserved, tmp_path):
     done = validation(tmp_path, FormulaMeasurer(steps_s), target=0.01)
     last = done.curve[-1]
     assert last.error.median.high <= 0.01
@@ -167,9 +166,10 @@ class RefusingSome(Failing):
     outcome = Outcome.LAUNCH_FAILED
 
 
-@pytest.mark.usefixtures("few_reserved")
 @pytest.mark.parametrize("measurer", [Failing, RefusingSome])
-def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(tmp_path, measurer):
+def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(
+    few_reserved, tmp_path, measurer
+):
     done = validation(tmp_path, measurer(noise_s), test_limit=7)
     assert done.curve[-1].samples == 21
     assert done.reserved == FEW
@@ -190,8 +190,7 @@ def test_a_killed_validation_goes_on_where_it_was(of_noise, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_reserved")
-def test_a_larger_limit_goes_on_from_the_samples_there_are(tmp_path):
+def test_a_larger_limit_goes_on_from_the_samples_there_are(few_reserved, tmp_path):
     first, second = FormulaMeasurer(noise_s), FormulaMeasurer(noise_s)
     before = validation(tmp_path, first, test_limit=20)
     after = validation(tmp_path, second, test_limit=40)
