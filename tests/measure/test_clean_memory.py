@@ -118,7 +118,17 @@ def worker(tmp_path, device):
 
 
 def outcome_of(worker, kernel, group=4):
-    return worker.run(worker.key, job_of(kernel, group)).outcome
+    job = job_of(kernel, group)
+    return prepared(worker, lambda: worker.run(worker.key, job)).outcome
+
+
+def prepared(worker, call):
+    """Call, as the client does."""
+    try:
+        return call()
+    except NotPrepared:
+        worker.prepare(worker.key)
+    return call()
 
 
 @pytest.mark.parametrize("guilty", ["overruns", "overwrites_input", "reaches_copies"])
@@ -148,12 +158,12 @@ def test_search_runs_on_clean_memory_after_interleaved_kernels(worker):
 
 
 @pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input", "overruns_once"])
-def test_interleaved_kernels_are_repeated_where_spoilt(device, worker, guilty):
+def test_interleaved_kernels_are_repeated_where_spoilt(worker, guilty):
     jobs = [job_of("right"), job_of(guilty), job_of("right")]
-    assert not worker.run_interleaved(worker.key, jobs, Block(rounds=2)).complete
+    assert not worker.run_interleaved(worker.key, jobs, Block(rounds=2)).is_complete
     assert worker.must_be_replaced == (guilty == "overruns_far")
-    if not worker.must_be_replaced:
-        assert device.binds == 2, "the data were copied again"
+    with pytest.raises(NotPrepared):
+        worker.run(worker.key, job_of("right"))
 
 
 def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker):
@@ -172,23 +182,26 @@ def test_callable_that_may_have_spoilt_the_process_as_it_compiled_does(
     assert worker.must_be_replaced == (left_zone or not answers)
 
 
-def test_data_are_copied_once_for_right_kernels_and_again_after_others(device, worker):
+def test_data_are_copied_once_for_right_kernels_and_refused_launches(device, worker):
     assert outcome_of(worker, "right") is Outcome.OK
+    assert outcome_of(worker, "right", group=1024) is Outcome.LAUNCH_FAILED
     assert outcome_of(worker, "right") is Outcome.OK
     assert device.binds == 1
-    assert outcome_of(worker, "right", group=1024) is Outcome.LAUNCH_FAILED
-    assert device.binds == 2
+    assert outcome_of(worker, "overwrites_input") is Outcome.WRONG_RESULT
+    assert outcome_of(worker, "right") is Outcome.OK
+    assert device.binds == 3, "the guilty one was measured again on new data"
 
 
-def test_full_device_is_replaced(device, worker, monkeypatch):
+def test_device_that_is_full_is_no_longer_prepared(device, worker, monkeypatch):
     def refuses(_):
         raise LaunchFailed("no memory")
 
-    monkeypatch.setattr(device, "bind", refuses)
     assert outcome_of(worker, "overruns") is Outcome.WRONG_RESULT
-    assert worker.must_be_replaced
+    monkeypatch.setattr(device, "bind", refuses)
+    with pytest.raises(LaunchFailed):
+        worker.prepare(worker.key)
     with pytest.raises(NotPrepared):
-        worker.run_interleaved(worker.key, [job_of("right")], Block(rounds=2))
+        worker.run(worker.key, job_of("right"))
 
 
 # --------------------------------------------------------------------------------- around arguments

@@ -75,6 +75,7 @@ def test_caches_are_emptied_before_runs(twice, monkeypatch, is_cpu, cache_bytes)
     device.bind({"x": np.ones(4, np.float32)})
     module = device.load(twice)
     assert device.environment("a compiler").cache == COLD
+    sizes.clear()
     for _ in range(3):
         device.arguments.restore({})
         device.launch(module, [TWICE])
@@ -124,6 +125,7 @@ def test_no_room_for_it_is_found_first(stub, monkeypatch):
 def test_warm_caches_are_left_alone(twice, monkeypatch):
     device, sizes = OpenClDevice(usable_devices()[0]), runs_noted(monkeypatch)
     device.bind({"x": np.ones(4, np.float32)})
+    sizes.clear()
     device.arguments.restore({})
     device.launch(device.load(twice), [TWICE])
     assert sizes == [(4,)]

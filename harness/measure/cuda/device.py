@@ -25,7 +25,7 @@ from harness.measure.device.launch_checks import why_unloadable
 from harness.measure.device.launcher import Device
 from harness.measure.listed_device import ListedDevice
 
-_MOST_MODULES = 2  # of a configuration and its twin
+_MOST_MODULES = 2  # of a configuration, and of the one whose bits it must have
 
 
 class CudaDevice(Device):

@@ -34,7 +34,8 @@ class KernelData:
 
     A run reads and overwrites arrays of `inout`; of `scratch` it reads only what it has written.
     In CUDA, `constants` are not passed: they fill the module's variables of their names. `made_s`
-    are the seconds that arguments() and reference() took.
+    are the seconds that arguments() and reference() took. `bits` are those of the outputs of
+    configurations, by the keys of their builds.
     """
 
     arguments: Mapping[str, Argument]
@@ -44,6 +45,7 @@ class KernelData:
     host: HostModule | None = None
     constants: tuple[str, ...] = ()
     made_s: float = 0.0
+    bits: dict[tuple[str, Config], float] = field(default_factory=dict)
     _on_device: dict[str, Array] = field(default_factory=dict)  # as arrange() returned them
 
     @property
@@ -205,13 +207,13 @@ def present_sha256(
 
 
 @dataclass(frozen=True)
-class RequiredBits:
-    """The `bits` that the outputs on the search's data must have: those of the configuration that
-    `name` describes. They are VARYING_BITS where its outputs differ between runs, so that nothing
-    can be compared."""
+class BitsOf:
+    """The configuration whose outputs must be equal bit for bit, which its `job` runs; `name` says
+    which it is. With `must_repeat`, its outputs may not differ from run to run."""
 
     name: str
-    bits: float
+    job: KernelJob
+    must_repeat: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +234,7 @@ class KernelJob:
     best_s: float | None = None
     arch: str | None = None
     functions: tuple[str, ...] = ()
-    required_bits: RequiredBits | None = None
+    same_bits_as: BitsOf | None = None
     energy_s: float = 0.0
 
     def observed(self, blocks: Iterable[tuple[int, int]] = ()) -> dict[str, float]:

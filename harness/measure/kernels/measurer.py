@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 
 from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
 from harness.core.machine import spare_cores, usable_cores
-from harness.core.observations import OUTPUT_BITS, UNCLAIMED, VARYING_BITS
+from harness.core.observations import OUTPUT_BITS, UNCLAIMED
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import BOOST, SUSTAINED, Config, Input, Measurement, Outcome
 from harness.measure.builds.queue import BuildQueue
@@ -28,9 +28,8 @@ from harness.measure.device.clocks import (
 from harness.measure.device.verify import Tolerance
 from harness.measure.devices import Backend
 from harness.measure.equal_code import EqualCode
-from harness.measure.failures import RunFailed
 from harness.measure.flags import fitted_to_backend
-from harness.measure.kernels.data import KernelJob, RequiredBits
+from harness.measure.kernels.data import BitsOf, KernelJob
 from harness.measure.kernels.peak import Amounts, floor_s, rates
 from harness.measure.kernels.process import DeviceClient, DeviceWorker
 from harness.measure.kernels.trial import Together
@@ -59,10 +58,6 @@ _BROKEN = (Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED, Outcome.CRASHED, Outcome
 """The outcomes of every kernel where an installation is broken."""
 
 _AGAIN_ROUNDS, _AGAIN_OCCASIONS = 4, 2  # how a time that is too good is measured again
-
-_BITS_REPEATS = 2
-"""The timed runs of a configuration of which only the bits are asked: they show whether its outputs
-differ from run to run."""
 
 _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S}
 
@@ -134,7 +129,6 @@ class KernelMeasurer:
         self._equal = EqualCode()
         self._recalled: dict[Input, list[Measurement]] = {}
         self._times_s: dict[tuple[Input, Config], float] = {}
-        self._bits: dict[tuple[Input, Config], float] = {}  # of the outputs on the search's data
         self._believed: set[tuple[Input, Config]] = set()  # of times that are too good, otherwise
         self._looked_s = 0.0  # how long weak tests were looked for
         self._weak: list[str] = []
@@ -254,11 +248,8 @@ class KernelMeasurer:
         return self._builds.undisturbed() if self._builds_disturb else nullcontext()
 
     def _note(self, measured: Measurement) -> None:
-        key = measured.input, measured.config
         if measured.timing is not None:
-            self._times_s[key] = measured.time_s
-            if OUTPUT_BITS in measured.observed:
-                self._bits[key] = measured.observed[OUTPUT_BITS]
+            self._times_s[measured.input, measured.config] = measured.time_s
 
     def _use_recalled(self, space: Space, problem: Input) -> None:
         """Let configurations of equal code share the measurements that were recalled."""
@@ -288,21 +279,17 @@ class KernelMeasurer:
     ) -> KernelJob | Measurement:
         """Build a configuration, and return all that its measurement needs; or the measurement of
         one that cannot be built or launched."""
-        required: RequiredBits | None = None
         try:
             job = self._built(space, problem, config)
+            same_bits_as = self._same_bits_as(space, problem, config)
             if self._spec.work is not None:
                 self._spec.work.of(problem)  # raises where it cannot be computed
-            if self._spec.is_bit_exact(self._backend.compiler):
-                required = self._required_bits(space, problem, config)
         except BuildFailed as error:
             return Measurement(config, problem, Outcome.BUILD_FAILED, message=str(error))
         except ExpressionError as error:
             return Measurement(config, problem, Outcome.ILLEGAL, message=str(error))
-        except RunFailed as error:
-            return Measurement(config, problem, error.outcome, message=str(error))
         return dataclasses.replace(
-            job, best_s=best_s, required_bits=required, energy_s=self._energy_s
+            job, best_s=best_s, same_bits_as=same_bits_as, energy_s=self._energy_s
         )
 
     def _built(self, space: Space, problem: Input, config: Config) -> KernelJob:
@@ -339,14 +326,14 @@ class KernelMeasurer:
             return ()
         return (space.launch(config, self._spec.functions[0], names),)
 
-    # ---------------------------------------------------------------------------------- equal bits
+    def _same_bits_as(self, space: Space, problem: Input, config: Config) -> BitsOf | None:
+        """Return the configuration whose outputs must be equal bit for bit: the default, or the
+        same one without compiler flags; None where there is none, or it is this one.
 
-    def _required_bits(self, space: Space, problem: Input, config: Config) -> RequiredBits | None:
-        """Return the bits that the outputs must have: the default's, or those of the same
-        configuration without compiler flags; None where it is this one.
-
-        Raises BuildFailed, ExpressionError, and RunFailed where that one does not work.
+        Raises BuildFailed, ExpressionError.
         """
+        if not self._spec.is_bit_exact(self._backend.compiler):
+            return None
         if self._spec.needs_default_bits:
             name = "the default"
             other = space.canonical(space.default)
@@ -356,47 +343,11 @@ class KernelMeasurer:
             other = space.canonical(Config({**config, **absent}))
         if other == config:
             return None
-        if (problem, other) not in self._bits:
-            self._measure_bits(space, problem, other, name)
-        bits = self._bits[problem, other]
-        if bits == VARYING_BITS and self._spec.must_be_bit_exact:
-            raise RunFailed(
-                Outcome.LAUNCH_FAILED,
-                f"two runs of {name} differ in their bits, so that no output can be compared "
-                "with them; remove `bits` and `against` from `verify`",
-            )
-        return RequiredBits(name, bits)
-
-    def _measure_bits(self, space: Space, problem: Input, config: Config, name: str) -> None:
-        """Find out the bits of another configuration's outputs; raises BuildFailed, ExpressionError
-        and RunFailed where it does not work."""
         try:
-            job = self._built(space, problem, config)
+            job = self._built(space, problem, other)
         except BuildFailed as error:
             raise BuildFailed(f"{name}, to compare with, does not build: {error}") from None
-        measured = self._run_briefly(job)
-        if measured.outcome is Outcome.OK:
-            return
-        outcome = measured.outcome
-        if outcome is Outcome.WRONG_RESULT:
-            outcome = Outcome.LAUNCH_FAILED  # of this configuration nothing is known
-        raise RunFailed(outcome, f"{name}, to compare with, fails: {measured.message}")
-
-    def _run_briefly(self, job: KernelJob) -> Measurement:
-        """Run a configuration on the search's data as often as its bits need."""
-        sampling = dataclasses.replace(job.sampling, repeats=_BITS_REPEATS, warmup_time_s=0.0)
-        job = dataclasses.replace(job, sampling=sampling, energy_s=0.0)
-        measured = self._run(DeviceWorker.run, job, self._waits_s)
-        self._note(measured)
-        return measured
-
-    def _compared(self, job: KernelJob) -> KernelJob | Measurement:
-        """Return a job whose outputs have the bits that they must have, else how it failed: the
-        rounds are on other data, on which bits are not compared."""
-        if job.required_bits is None or (job.input, job.config) in self._bits:
-            return job
-        measured = self._run_briefly(job)
-        return job if measured.outcome is Outcome.OK else measured
+        return BitsOf(name, job, self._spec.must_be_bit_exact)
 
     # ------------------------------------------------------------------------ measuring in rounds
 
@@ -411,10 +362,7 @@ class KernelMeasurer:
         """Measure several configurations, one sample of each per round; each of them is run. Where
         the default is among them, the gain of each must show in the same rounds.
         """
-        prepared: list[KernelJob | Measurement] = []
-        for config in configs:
-            job = self._job(space, problem, config, None)
-            prepared.append(self._compared(job) if isinstance(job, KernelJob) else job)
+        prepared = [self._job(space, problem, config, None) for config in configs]
         jobs = [job for job in prepared if isinstance(job, KernelJob)]
         measured = iter(over_occasions(jobs, split_rounds(rounds, seeds), self._measured_in_rounds))
         ended = [next(measured) if isinstance(job, KernelJob) else job for job in prepared]
@@ -437,7 +385,7 @@ class KernelMeasurer:
         """Measure several on one occasion. Where one may have made another's result wrong, measure
         each alone, and those that work once more together."""
         together = self._together(jobs, block)
-        if together.complete or len(jobs) == 1:
+        if together.is_complete or len(jobs) == 1:
             return together.measured
         alone = [self._together([job], block).measured[0] for job in jobs]
         if all(each.outcome is Outcome.OK for each in alone):
@@ -472,7 +420,7 @@ class KernelMeasurer:
                     seed=block.seed,
                 )
         except (ChildLost, LaunchFailed) as error:
-            return Together([job.failed(error, timeout_s) for job in jobs], complete=False)
+            return Together([job.failed(error, timeout_s) for job in jobs], is_complete=False)
 
     # -------------------------------------------------------------------- times that are too good
 

@@ -3,7 +3,9 @@
 When may what is there be used again? A wrong result counts only where the inputs on the device are
 as they were copied. After a run that did not end OK, the data are copied again. A process that
 cannot be trusted any more, since the device does not answer or a kernel has left the guard zones,
-is replaced. A crash counts once it happens in a second process.
+is replaced. A crash counts once it happens in a second process. Of several that ran interleaved,
+one may have made another's result wrong: then `Together` is not complete, and the measurer measures
+each alone.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ class DataKey(NamedTuple):
 
 
 class NotPrepared(Exception):
-    """The process does not have the data of a call, or the device did not take them."""
+    """The process does not have the data of a call on the device, or they were spoilt."""
 
 
 @dataclass
@@ -85,7 +87,7 @@ class _DeviceData:
 
     key: DataKey
     sets: Sequence[KernelData]
-    is_fresh: bool = True
+    is_fresh: bool = False
 
 
 class DeviceWorker:
@@ -159,66 +161,44 @@ class DeviceWorker:
     # ----------------------------------------------------------------------------------- the data
 
     def prepare(self, key: DataKey) -> tuple[tuple[str, ...], str | None]:
-        """Have the data of an input on the device for what runs next, unless they are there; return
-        the arguments' names, and the digest of the search's data.
+        """Have the data of an input on the device for what runs next; return the arguments' names,
+        and the digest of the search's data.
 
-        Raises HostModuleError, NotPrepared, or LaunchFailed where the data do not fit.
+        Raises HostModuleError, and LaunchFailed where the data do not fit.
         """
+        self._imports.turn_to(key.host)
         data = self._data.get(key.host)
         if data is None or data.key != key:
-            data = self._make(key)
-        self._bind(data)
+            self._bound = None
+            self._data.pop(key.host, None)  # frees the memory of the input before
+            data = self._data[key.host] = _make(key)
+        if data is not self._bound:
+            self._copy(data)
         first = data.sets[0]
         return tuple(first.arguments), first.sha256 if key.seed == SEARCH_SEED else None
 
-    def _make(self, key: DataKey) -> _DeviceData:
-        """Make the data of an input, and copy them to the device."""
-        self._imports.turn_to(key.host)
-        self._bound = None
-        self._data.pop(key.host, None)  # frees the memory of the input before
-        count = 1 if key.seed == SEARCH_SEED else DATA_SETS
-        sets = []
-        for number in range(count):
-            sets.append(make_kernel_data(key.host, key.problem, key.seed + number))
-        self._device.bind(*(data.arguments for data in sets))
-        self._bound = self._data[key.host] = _DeviceData(key, sets)
-        return self._bound
-
-    def _prepared(self, key: DataKey) -> _DeviceData:
-        """Return the data of an input, which are on the device then; raises NotPrepared where this
-        process does not have them."""
-        data = self._data.get(key.host)
-        if data is None or data.key != key:
-            raise NotPrepared("nothing is prepared")
-        self._bind(data)
-        return data
-
-    def _bind(self, data: _DeviceData) -> None:
-        self._imports.turn_to(data.key.host)
-        if data is not self._bound:
-            self._copy(data)
-
     def _copy(self, data: _DeviceData) -> None:
-        """Copy data to the device again. Raises NotPrepared where it does not take them any more,
-        or where a kernel may have overwritten the memory of this process.
+        """Copy data to the device.
 
-        The sets of data change places, so that a result which a kernel remembers by address is
-        wrong.
+        The sets of data change places each time, so that a result which a kernel remembers by
+        address is wrong.
         """
+        self._bound = None
         data.sets = data.sets[::-1]
-        self.must_be_replaced = True
-        try:
-            self._device.arguments.outside_writes()  # a failed run may have left a zone
-            if self._device.is_lost:
-                raise NotPrepared("its process does not work any more")
-            self._device.bind(*(each.arguments for each in data.sets))
-        except LaunchFailed as error:
-            raise NotPrepared(str(error)) from None
-        self.must_be_replaced = False
+        self._device.bind(*(each.arguments for each in data.sets))
         for each in data.sets:
             each.bound_again()
         data.is_fresh = True
         self._bound = data
+
+    def _prepared(self, key: DataKey) -> _DeviceData:
+        """Return the data of an input, which are on the device; raises NotPrepared where they are
+        not, or were spoilt."""
+        data = self._bound
+        if data is None or data.key != key:
+            raise NotPrepared("nothing is prepared")
+        self._imports.turn_to(key.host)
+        return data
 
     def data_sha256(self, host: Path, problem: Input, stored: Collection[str]) -> str | None:
         """Return `present_sha256` of an input."""
@@ -234,17 +214,17 @@ class DeviceWorker:
     def run(self, key: DataKey, job: KernelJob) -> Measurement:
         """Measure one configuration; raises NotPrepared."""
         data = self._prepared(key)
+        was_fresh = data.is_fresh
+        self._begin(data)
         measured = measure_alone(self._device, data.sets[0], job, self._sensors)
         is_wrong = measured.outcome is Outcome.WRONG_RESULT
-        if is_wrong and not data.is_fresh and self._is_overwritten(data):
-            self._copy(data)
-            measured = measure_alone(self._device, data.sets[0], job, self._sensors)
-        self._leave(data, is_clean=measured.outcome is Outcome.OK)
+        if is_wrong and not was_fresh and why_overwritten(self._device, data.sets[0].read_only()):
+            self._end(data, is_clean=False)
+            raise NotPrepared("an earlier run has written a part of its inputs")
+        is_refused = measured.outcome is Outcome.LAUNCH_FAILED and not measured.warmup_s
+        ran_nothing = is_refused and len(job.launches) == 1
+        self._end(data, is_clean=measured.outcome is Outcome.OK or ran_nothing)
         return measured
-
-    def _is_overwritten(self, data: _DeviceData) -> bool:
-        """Say whether an earlier run may have written a part of the inputs that was not checked."""
-        return why_overwritten(self._device, data.sets[0].read_only()) is not None
 
     def run_sustained(self, key: DataKey, job: KernelJob) -> Measurement:
         """Measure one configuration at the sustained clock, though the space says boost; it is
@@ -262,24 +242,33 @@ class DeviceWorker:
         Raises NotPrepared.
         """
         data = self._prepared(key)
+        if not data.is_fresh:
+            self._bound = None
+            raise NotPrepared("its data are not new")
         if block.is_reloaded:
             self._device.unload()
-        if not data.is_fresh:
-            self._copy(data)
+        self._begin(data)
         together = measure_interleaved(
             self._device, data.sets, jobs, block.rounds, block.order, self._sensors
         )
         are_right = all(each.outcome is Outcome.OK for each in together.measured)
-        self._leave(data, is_clean=are_right and together.complete)
+        self._end(data, is_clean=are_right and together.is_complete)
         return together
 
-    def _leave(self, data: _DeviceData, is_clean: bool) -> None:
-        """Copy the data again after a run that may have written anywhere, so that the next
-        configuration is not blamed for it."""
+    def _begin(self, data: _DeviceData) -> None:
+        """Take the data for spoilt until a run has ended well."""
         data.is_fresh = False
-        if not is_clean:
-            with suppress(NotPrepared):  # then this process is replaced
-                self._copy(data)
+        self._bound = None
+
+    def _end(self, data: _DeviceData, is_clean: bool) -> None:
+        """Let the data be used again after a run that wrote only what it may; else look whether
+        this process may go on."""
+        if is_clean:
+            self._bound = data
+            return
+        with suppress(LaunchFailed):
+            self._device.arguments.outside_writes()  # a failed run may have left a zone
+        self.must_be_replaced = self._device.is_lost
 
     def compile(self, host: Path, program: Program) -> Binary:
         """Build a Python callable, and call it once so that it compiles; raises BuildFailed."""
@@ -293,6 +282,15 @@ class DeviceWorker:
             self.must_be_replaced = self._device.is_lost
         build = dataclasses.replace(binary.build, compile_s=build_s)
         return dataclasses.replace(binary, build=build)
+
+
+def _make(key: DataKey) -> _DeviceData:
+    """Make the data of an input; raises HostModuleError."""
+    count = 1 if key.seed == SEARCH_SEED else DATA_SETS
+    sets = []
+    for number in range(count):
+        sets.append(make_kernel_data(key.host, key.problem, key.seed + number))
+    return _DeviceData(key, sets)
 
 
 _PREPARE_TIMEOUT_S = 600.0
@@ -381,7 +379,7 @@ class DeviceClient:
                         "when other programs have ended. If the data is too large even then, leave "
                         "the input out with --inputs"
                     ) from None
-            except (NotPrepared, LaunchFailed) as error:
+            except LaunchFailed as error:
                 if is_last:
                     self._child.replace()  # the next input shall not find it broken
                     text = f"its data cannot be copied to the device: {error}"

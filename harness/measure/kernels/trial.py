@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from harness.core.errors import HostTooSlow, LaunchFailed
+from harness.core.errors import HostTooSlow, LaunchFailed, OutOfDeviceMemory
 from harness.core.observations import (
     CLOCK_ERROR,
     HOST_RETRIES,
@@ -55,6 +55,7 @@ def measure_alone(
     device.watch.measurement_begins()
     trial = KernelTrial(device, [data], job, sensors)
     try:
+        trial.find_required_bits()
         trial.load()
         trial.make_first_runs()
         trial.warm_up()
@@ -73,12 +74,12 @@ def measure_alone(
 
 class Together(NamedTuple):
     """What was measured in interleaved rounds. Where the device broke meanwhile, a result was
-    wrong, or something was written elsewhere, the rounds are not `complete`: failures may be due to
+    wrong, or something was written elsewhere, they are not `is_complete`: failures may be due to
     another configuration's fault.
     """
 
     measured: list[Measurement]
-    complete: bool
+    is_complete: bool
 
 
 def measure_interleaved(
@@ -98,6 +99,7 @@ def measure_interleaved(
     """
     device.watch.measurement_begins()
     trials = [KernelTrial(device, sets, job, sensors, is_interleaved=True) for job in jobs]
+    _for_each(trials, KernelTrial.find_required_bits)
     _for_each(trials, KernelTrial.load)
     _for_each(trials, KernelTrial.make_first_runs)
     rng = random.Random(order)
@@ -167,6 +169,7 @@ class KernelTrial:
     # What is loaded.
     _module: object = None
     _arranged: list[Mapping[str, Array]] = field(default_factory=list)  # by set
+    _required: list[float] = field(default_factory=list)  # bits, by set, where some are
     # The last run.
     _number: int = 0  # of its set of data
     _runs: int = 0  # so many, with it
@@ -179,7 +182,7 @@ class KernelTrial:
     _right: dict[int, Mapping[str, Array]] = field(default_factory=dict)  # outputs, by set
     _untried: list[Fill] = field(default_factory=lambda: [*FILLS])  # no run on them was verified
     # What was observed.
-    _bits: float | None = None  # of the outputs, where it is measured alone
+    _bits: dict[int, float] = field(default_factory=dict)  # of the outputs, by set
     _blocks: set[tuple[int, int]] = field(default_factory=set)  # that were launched
     _host_observed: Mapping[str, float] = field(default_factory=dict)
     _sensed: dict[str, float] = field(default_factory=dict)
@@ -203,6 +206,34 @@ class KernelTrial:
         return self.device.tick_s * self._launches
 
     # ------------------------------------------------------------------------ from load to sample
+
+    def find_required_bits(self) -> None:
+        """Find out the bits that the outputs must have on each set of data: run the configuration
+        whose bits they are twice, unless that was done.
+
+        Raises LaunchFailed where it does not work.
+        """
+        other = self.job.same_bits_as
+        if other is None:
+            return
+        key = other.job.binary.build.key, other.job.config
+        if any(key not in data.bits for data in self.sets):
+            trial = KernelTrial(self.device, self.sets, other.job)
+            try:
+                trial.load()
+                trial.make_first_runs()
+                trial.make_first_runs()
+            except (LaunchFailed, RunFailed) as error:
+                kind = OutOfDeviceMemory if isinstance(error, OutOfDeviceMemory) else LaunchFailed
+                raise kind(f"{other.name}, to compare with, fails: {error}") from None
+            for number, data in enumerate(self.sets):
+                data.bits[key] = trial._bits[number]
+        self._required = [data.bits[key] for data in self.sets]
+        if other.must_repeat and VARYING_BITS in self._required:
+            raise LaunchFailed(
+                f"two runs of {other.name} differ in their bits, so that no output can be compared "
+                "with them; remove `bits` and `against` from `verify`"
+            )
 
     def load(self) -> None:
         """Load the binary, and have the data arranged as the configuration wants them."""
@@ -385,8 +416,8 @@ class KernelTrial:
         # Nearly all kernels repeat their bits, which are compared far faster than numbers.
         if right is None or not same_bytes(outputs, right):
             self._compare(outputs)
-            if not self.is_interleaved:
-                self._compare_bits(outputs, is_first=right is None)
+            if self._required or not self.is_interleaved:
+                self._compare_bits(outputs)
             size_bytes = sum(array.nbytes for array in outputs.values())
             if not self.is_interleaved or size_bytes <= _REMEMBERED_BYTES:
                 self._right[self._number] = outputs
@@ -415,17 +446,18 @@ class KernelTrial:
         added = why_added(name, output, expected, self._fill, rtol)
         return f"{describe_wrong(worst, output, expected, self._fill)}{added}"
 
-    def _compare_bits(self, outputs: Mapping[str, Array], is_first: bool) -> None:
-        """Note the bits of the outputs, and whether they are those that the job demands."""
+    def _compare_bits(self, outputs: Mapping[str, Array]) -> None:
+        """Note the bits of the outputs; raise RunFailed where others are demanded."""
         bits = bits_of(outputs)
-        required = self.job.required_bits
-        if required is not None and required.bits not in (bits, VARYING_BITS):
+        other = self.job.same_bits_as
+        if other is not None and self._required[self._number] not in (bits, VARYING_BITS):
             raise RunFailed(
                 Outcome.WRONG_RESULT,
                 f"wrong result {self._when}: its outputs lie within the tolerance, but are not "
-                f"those of {required.name} bit for bit",
+                f"those of {other.name} bit for bit",
             )
-        self._bits = bits if is_first else VARYING_BITS
+        is_first = self._number not in self._bits
+        self._bits[self._number] = bits if is_first else VARYING_BITS
 
     # ------------------------------------------------------------------------------------- ending
 
@@ -470,11 +502,10 @@ class KernelTrial:
         """Yield what is known of the configuration besides its times."""
         yield from self.job.observed(self._blocks).items()
         yield from self.device.observed(self._module).items()
-        required = self.job.required_bits
-        if required is not None and self._bits is not None:
-            yield BIT_EXACT, float(required.bits != VARYING_BITS)
-        if self._bits is not None:
-            yield OUTPUT_BITS, self._bits
+        if self._required:
+            yield BIT_EXACT, float(VARYING_BITS not in self._required)
+        if self._bits and not self.is_interleaved:
+            yield OUTPUT_BITS, self._bits[0]
         yield from self._host_observed.items()
         yield from self._clocks.observed().items()
         yield from self._sensed.items()

@@ -6,14 +6,14 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
-from harness.core.program import Binary, Launch
+from harness.core.program import Argument, Binary, Launch
 from harness.core.records import (
     DEVICE_TIMER,
     DEVICE_UUID,
@@ -205,6 +205,16 @@ class OpenClDevice(Device):
 
     # ---------------------------------------------------------------------------- launches
 
+    def bind(self, *sets: Mapping[str, Argument]) -> None:
+        super().bind(*sets)
+        if self._gives_work:
+            _ = self._work  # compiled here, its time is no configuration's
+
+    @property
+    def _gives_work(self) -> bool:
+        """Whether short launches wait behind work."""
+        return self.shares_cpu and self._timer == DEVICE_TIMER
+
     def launch(self, module: OpenClModule, launches: Sequence[Launch]) -> float:
         """Run the launches in order; return the sum of their events' times in seconds."""
         total_s = 0.0
@@ -218,7 +228,7 @@ class OpenClDevice(Device):
                 self._before_launch()
                 if self._timer == HOST_TIMER or self._compares_clocks:
                     self._wait()  # the caches are empty when the host's clock starts
-                if is_short and self.shares_cpu and self._timer == DEVICE_TIMER:
+                if is_short and self._gives_work:
                     self._cl.enqueue_nd_range_kernel(self._queue, self._work, (1,), (1,))
                 began_s = time.perf_counter()
                 event = self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
@@ -283,9 +293,13 @@ class OpenClDevice(Device):
 
     @cached_property
     def _work(self) -> Any:
-        """The kernel that a CPU runs while the host queues a launch."""
+        """The kernel that a CPU runs while the host queues a launch. PoCL compiles it at its first
+        launch, which takes a second where PoCL's cache is empty."""
         program = self._cl.Program(self._context, _WORK_SOURCE).build(cache_dir=False)
-        return self._cl.Kernel(program, "work")
+        kernel = self._cl.Kernel(program, "work")
+        self._cl.enqueue_nd_range_kernel(self._queue, kernel, (1,), (1,))
+        self._wait()
+        return kernel
 
     def _why_full(self, error: Exception, allocated_bytes: int) -> str:
         codes = self._cl.status_code

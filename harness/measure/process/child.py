@@ -93,10 +93,9 @@ class _Process:
 class Child:
     """A process that makes one worker, and calls functions with it.
 
-    It starts at the first call, and anew where it has ended or its worker, by an attribute of this
-    name, `must_be_replaced`.
-    Its standard error is kept off the terminal; ChildLost quotes the end of it. One thread may call
-    at a time; another one may close it.
+    It starts at the first call, and anew where it has ended, or where the attribute
+    `must_be_replaced` of its worker is set. Its standard error stays off the terminal; ChildLost
+    quotes the end of it. One thread may call at a time; another one may close it.
     """
 
     def __init__(self, make_worker: Callable[[], object]) -> None:
