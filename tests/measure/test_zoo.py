@@ -65,9 +65,14 @@ CLAIMS_LOST = (
 
 
 @pytest.fixture(scope="module")
-def local(module_opencl):
+def spec():
+    return load_spec(ZOO)
+
+
+@pytest.fixture(scope="module")
+def local(spec, module_opencl):
     """A measurer of the zoo."""
-    with closing(KernelMeasurer(load_spec(ZOO), module_opencl)) as local:
+    with closing(KernelMeasurer(spec, module_opencl)) as local:
         yield local
 
 
@@ -76,20 +81,20 @@ def configured(name, share=50):
 
 
 @pytest.fixture(scope="module")
-def measure(local):
+def measure(spec, local):
     """Measures a kernel of the zoo as a search does."""
 
     def searched(name, problem=GIVEN):
-        space = ConstrainedSpace.of(load_spec(ZOO), problem, local.limits, "opencl")
+        space = ConstrainedSpace.of(spec, problem, local.limits, "opencl")
         return local.measure(space, problem, configured(name), None)
 
     return searched
 
 
 @pytest.fixture(scope="module")
-def final(local):
+def final(spec, local):
     """Searches, and then measures a kernel of the zoo and the default as in the finals."""
-    space = ConstrainedSpace.of(load_spec(ZOO), LARGE, local.limits, "opencl")
+    space = ConstrainedSpace.of(spec, LARGE, local.limits, "opencl")
     default = space.canonical(space.default)
 
     def of(name, share=50):
@@ -102,8 +107,8 @@ def final(local):
     return of
 
 
-def test_every_kernel_of_the_zoo_is_tested():
-    cheats = next(p for p in load_spec(ZOO).parameters if p.name == "CHEAT")
+def test_every_kernel_of_the_zoo_is_tested(spec):
+    cheats = next(p for p in spec.parameters if p.name == "CHEAT")
     names = {name for name, _ in CLAIMS_LOST} | {*WRONG_IN_THE_FINALS, "writes_far_behind"}
     assert {*REFUSED, *HARMLESS, *HONEST, CALLS_OUT} | names == set(cheats.values)
 
