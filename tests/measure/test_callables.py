@@ -5,7 +5,6 @@ import contextlib
 from contextlib import closing
 from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -20,10 +19,11 @@ from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.space_file.model import PythonVerify
 from harness.stats.interleaved import is_shown
+from tests import DATA
 from tests.helpers.fake_kernels import measure_kernels_here
 from tests.helpers.planted import assert_failed, assert_ok, write_files
 
-FAULTS = Path(__file__).parents[1] / "data/callables/faults.yaml"
+FAULTS = DATA / "callables/faults.yaml"
 GIVEN, LONG = Input({"n": 100, "work_ms": 0}), Input({"n": 100, "work_ms": 3})
 
 

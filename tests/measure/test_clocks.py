@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import math
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,12 +26,13 @@ from harness.measure.kernels.trial import measure_alone
 from harness.measure.occasions import join
 from harness.space_file import load_spec
 from harness.stats.timing import Sampling
+from tests import ROOT
 from tests.helpers.fake_kernels import DATA, bound_device, fake_job, interleaved
 from tests.helpers.fakes import KERNELS, FakeDevice
 
 FULL_MHZ = 1000.0
 JOB = fake_job()
-MVMUL = Path(__file__).parents[2] / "spaces/mvmul.yaml"
+MVMUL = ROOT / "spaces/mvmul.yaml"
 
 
 class Work:

@@ -3,7 +3,6 @@
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,13 +15,14 @@ from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import load_spec
+from tests import DATA
 from tests.helpers.compilers import needs_nvcc, needs_nvrtc
 
 NAMED = (
     pytest.param(NVRTC, marks=needs_nvrtc),
     pytest.param(NVCC, marks=[needs_nvcc, pytest.mark.slow]),
 )
-FILES = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
+FILES = DATA / "bad_specs/files"
 
 SPACE = """\
 name: scale

@@ -3,7 +3,6 @@
 import contextlib
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,6 +16,7 @@ from harness.measure.kernels.process import DeviceWorker
 from harness.measure.occasions import new_seed
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
+from tests import DATA, ROOT
 from tests.helpers.commands import tune
 from tests.helpers.planted import assert_failed, assert_ok
 from tests.helpers.stub_driver import PYCUDA
@@ -24,7 +24,7 @@ from tests.helpers.stub_driver import PYCUDA
 pytestmark = pytest.mark.gpu
 
 ONE = Input({"n": 1})
-MVMUL = Path(__file__).parents[2] / "spaces/mvmul.yaml"
+MVMUL = ROOT / "spaces/mvmul.yaml"
 QUICK = ("--inputs", "m * n == 48000", "--no-cross", "--no-reduce", "--repeats", "3")
 
 
@@ -127,7 +127,7 @@ def test_named_gpu_is_opened_and_others_that_use_it_are_noted(stub, nvml, monkey
     assert "disturb its times: trainer (process 4711, 1.0 GiB)" in facts.notices[0]
 
 
-ZOO = Path(__file__).parents[1] / "data/zoo/cuda.yaml"
+ZOO = DATA / "zoo/cuda.yaml"
 GIVEN = Input({"n": 256, "k": 2048})
 
 

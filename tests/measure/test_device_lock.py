@@ -18,9 +18,9 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.listed_device import OPENCL, ListedDevice
 from harness.measure.process.device_lock import locked
 from harness.space_file import load_spec
+from tests import ROOT
 from tests.helpers.listed_devices import CPU, EQUAL, H100
 
-ROOT = Path(__file__).parents[2]
 SAME = ListedDevice(OPENCL, 0, "NVIDIA H100", is_gpu=True, bus_id="0000:1B:00.0")
 HOLDER = """
 import sys

@@ -61,26 +61,12 @@ def test_host_module_that_fails_ends_its_input_and_nothing_else(faults, local, n
 V1, V2 = Config({"V": 1}), Config({"V": 2})
 
 
-@pytest.fixture
-def hasty(fake_here):
-    """A measurer of a fake device, on which V = 2 hangs, and its space."""
-    return fake_here(spoilt_by="#define V 2", hangs=True)
-
-
-def test_what_hangs_is_killed_and_the_next_one_is_measured(hasty):
-    local, space = hasty
+def test_what_hangs_is_killed_and_the_next_one_is_measured(fake_here):
+    local, space = fake_here(spoilt_by="#define V 2", hangs=True)
     assert outcome(local, space, FOUR, V2) is Outcome.TIMEOUT
     assert outcome(local, space) is Outcome.OK
-
-
-def test_interleaved_hang_leaves_the_other_one_measured(hasty):
-    local, space = hasty
     measured = local.measure_interleaved(space, FOUR, [V2, V1], rounds=2)
     assert [m.outcome for m in measured] == [Outcome.TIMEOUT, Outcome.OK]
-
-
-def test_only_interleaved_one_may_crash(fake_here):
-    assert interleaved(*fake_here(lives=2), 1) == [Outcome.CRASHED]
 
 
 # ------------------------------------------------------------------ a device that takes no more
@@ -165,9 +151,10 @@ def test_interleaved_data_that_does_not_fit_again_is_nobodys_failure(fake_here, 
             interleaved(local, space, 3)
 
 
-def test_survivors_that_are_lost_together_again_have_that_outcome(fake_here):
-    # One takes three launches, of which none hurts; two take six.
-    assert interleaved(*fake_here(lives=5), 2) == [Outcome.CRASHED] * 2
+def test_one_that_is_lost_or_survivors_that_are_lost_together_again_have_crashed(fake_here):
+    # One takes three launches; two take six.
+    for lives, count in ((2, 1), (5, 2)):
+        assert interleaved(*fake_here(lives=lives), count) == [Outcome.CRASHED] * count
 
 
 def test_the_first_configuration_is_built_alone(fake_here, tmp_path):

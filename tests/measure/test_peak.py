@@ -2,7 +2,6 @@
 
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,12 @@ from harness.measure.kernels.peak import measure_peak
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.space_file.model import Work
+from tests import DATA
 from tests.helpers.fake_kernels import FOUR, bound_device, fake_job, write_fake
 from tests.helpers.fakes import FAKE_SPACE
 from tests.helpers.planted import assert_failed, assert_ok
 
-CALLABLE = Path(__file__).parents[1] / "data/callables/faults.yaml"
+CALLABLE = DATA / "callables/faults.yaml"
 WORK = "work: {bytes: 16 * n, flops: n}\n"  # 64 bytes and 4 operations
 OTHER = Config({"V": 2})
 PEAK = {"bytes": 64e3, "flops": 4e4}  # the work takes 1 ms and 100 us

@@ -35,12 +35,12 @@ from harness.measure.programs.sandbox import (
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.space_file.program_model import ProgramVerify, Template, TimeField, TimePattern
+from tests import ROOT
 from tests.helpers.commands import check
 from tests.helpers.compilers import needs_gcc
 from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.planted import assert_failed, assert_ok
 
-ROOT = Path(__file__).parents[2]
 BOUNDS = Bounds(1 << 30, 1 << 20, 20.0)
 
 # The parameter MODE says what it does; it reports a time of its own, unlike that of its process.

@@ -2,7 +2,6 @@
 packages that they name."""
 
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -10,9 +9,10 @@ from harness.core.records import Config, Outcome
 from harness.measure.choose import open_measurer
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
+from tests import ROOT
 from tests.helpers.planted import assert_failed, assert_ok
 
-SPACES = sorted((Path(__file__).parents[2] / "spaces/python").glob("*.yaml"))
+SPACES = sorted((ROOT / "spaces/python").glob("*.yaml"))
 PARAMS = [
     pytest.param(path, id=path.stem, marks=[pytest.mark.torch] * path.stem.startswith("torch"))
     for path in SPACES

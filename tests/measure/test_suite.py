@@ -11,7 +11,6 @@ import re
 import shutil
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -28,14 +27,14 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import load_spec
+from tests import DATA, ROOT
 from tests.helpers.compilers import BOTH, needs_nvcc
 from tests.helpers.planted import assert_ok
 from tests.helpers.planted import measured as measured_changes
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-CASES = sorted((ROOT / "tests/data/suite").glob("*.yaml"))
+CASES = sorted((DATA / "suite").glob("*.yaml"))
 ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
 SHORT = {"warmup": 1, "repeats": 1}
 """Two runs of each configuration, both of which are verified."""
@@ -63,7 +62,7 @@ class SuiteCase:
 
 @pytest.fixture(params=[path.stem for path in CASES])
 def case(request):
-    path = ROOT / "tests/data/suite" / f"{request.param}.yaml"
+    path = DATA / "suite" / f"{request.param}.yaml"
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     inputs = tuple(Input(problem) for problem in data["inputs"])
     return SuiteCase(path.stem, tuple(data["configs"]), inputs, data["mutation"])
@@ -149,7 +148,7 @@ def test_corners_compile_without_a_warning(case):
 # --------- Kernels as they are written today (spaces/modern): CUDA C++ templates, and OpenCL twins
 
 
-MODERN_SPACES = Path(__file__).parents[2] / "spaces" / "modern"
+MODERN_SPACES = ROOT / "spaces/modern"
 MODERN = {
     "gemm": (
         {"m": 67, "n": 45, "k": 35},

@@ -10,13 +10,11 @@ import pytest
 
 from harness.analysis.sensors import clock_lines
 from harness.checking import default_run
-from harness.compare.matching import match
-from harness.compare.reading import KernelResults
-from harness.core.errors import LaunchFailed, UsageError
+from harness.core.errors import LaunchFailed
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.program import Launch, Program
-from harness.core.records import BOOST, SUSTAINED, Environment
-from harness.measure.choose import measuring_as, open_measurer
+from harness.core.records import BOOST, SUSTAINED
+from harness.measure.choose import measuring_as
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.cuda.nvcc import Nvcc
@@ -244,27 +242,6 @@ def test_times_of_two_clocks_are_of_two_environments(fake_here):
     assert "sustained clock" in str(sustained.environment)
     assert "clock" not in str(of_boost.environment)
     assert isinstance(sustained._device._child._worker._device.watch, SustainedWatch)
-
-
-def test_one_process_measures_at_one_clock(tmp_path):
-    spec = spec_of(tmp_path, "{}")
-    kernel = "kernel void twice(global double *x, global double *y) { y[0] = V; }"
-    (tmp_path / "twice.cl").write_text(kernel)
-    owner, _ = open_measurer(spec, "opencl")
-    try:
-        with pytest.raises(UsageError, match=r"at the clock sustained, and .* with: boost; write"):
-            open_measurer(spec.with_measure({"clock": SUSTAINED}), "opencl", owner)
-    finally:
-        owner.close()
-
-
-def test_compare_refuses_times_of_another_clock():
-    of_boost = Environment("opencl", "a device", "a platform", "1", "a compiler")
-    sustained = replace(of_boost, clock=SUSTAINED)
-    results = [KernelResults("k", environment, "p", {}) for environment in (of_boost, sustained)]
-    with pytest.raises(UsageError, match="clock: boost -> sustained") as refused:
-        list(match(results[:1], results[1:], across_environments=False))
-    assert "Tune BASE again with `measure: {clock: sustained}` in its space" in str(refused.value)
 
 
 def test_the_report_says_what_share_of_boost_is_sustained(tmp_path):

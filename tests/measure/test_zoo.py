@@ -2,7 +2,6 @@
 
 import re
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +12,10 @@ from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats.interleaved import is_shown
 from harness.stats.timing import time_ratio
+from tests import DATA
 from tests.helpers.planted import assert_failed, assert_ok
 
-ZOO = Path(__file__).parents[1] / "data/zoo/kernels.yaml"
+ZOO = DATA / "zoo/kernels.yaml"
 GIVEN, LARGE = Input({"n": 100, "k": 64}), Input({"n": 800, "k": 4096})
 
 HONEST = ("honest", "honest_with_scratch", "honest_with_local")
@@ -188,7 +188,7 @@ def test_write_farther_than_the_least_zone_is_found_behind_a_large_array(measure
 # ----------------------------------------------------------------- results of what outputs hold
 
 
-FILLS = Path(__file__).parents[1] / "data/zoo/fills.yaml"
+FILLS = DATA / "zoo/fills.yaml"
 
 FILLS_REFUSED = {
     "flips_the_sign_bit": r"at the first run: whole\[\d+\] is \d+.*100 of 100 elements",

@@ -5,7 +5,6 @@ They were written after what is published of agents and of tuned programs that c
 
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,10 +16,11 @@ from harness.measure.programs.sandbox import run_command
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats.interleaved import is_shown
+from tests import DATA
 from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.planted import assert_failed, assert_ok
 
-ZOO = Path(__file__).parents[1] / "data/zoo/programs"
+ZOO = DATA / "zoo/programs"
 NAMES = sorted(path.stem for path in ZOO.glob("*.sh") if path.stem != "common")
 SPACE = f"""\
 name: zoo
