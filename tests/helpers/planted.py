@@ -36,8 +36,8 @@ def assert_failed(measured, outcome, *words):
 
 
 def space_of(spec, measurer, given=GIVEN):
-    """Make the space of an input for an OpenCL measurer."""
-    return ConstrainedSpace.of(spec, given, measurer.limits, "opencl")
+    """Make the space of an input for a measurer."""
+    return ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
 
 
 def measured_fault(spec, local, name):
@@ -90,7 +90,7 @@ def until(condition):
 def measured(spec, backend, problem, *changes):
     """Measure the default with each of these changes, which must be legal."""
     with closing(KernelMeasurer(spec, backend)) as measurer:
-        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+        space = space_of(spec, measurer, problem)
         configs = [Config({**space.default, **change}) for change in changes]
         assert [space.why_illegal(config) for config in configs] == [None] * len(configs)
         return [measurer.measure(space, problem, config, None) for config in configs]

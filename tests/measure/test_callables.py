@@ -15,13 +15,12 @@ from harness.measure.choose import open_measurer
 from harness.measure.kernels.process import DeviceWorker
 from harness.measure.occasions import new_seed
 from harness.measure.process.child import ChildLost
-from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.space_file.model import PythonVerify
 from harness.stats.interleaved import is_shown
 from tests import DATA
 from tests.helpers.fake_kernels import measure_kernels_here
-from tests.helpers.planted import assert_failed, assert_ok, write_files
+from tests.helpers.planted import assert_failed, assert_ok, space_of, write_files
 
 FAULTS = DATA / "callables/faults.yaml"
 GIVEN, LONG = Input({"n": 100, "work_ms": 0}), Input({"n": 100, "work_ms": 3})
@@ -51,7 +50,7 @@ def unlocked(monkeypatch):
 
 @pytest.fixture(scope="module")
 def space(spec, local):
-    return ConstrainedSpace.of(spec, GIVEN, local.limits, local.compiler)
+    return space_of(spec, local, GIVEN)
 
 
 def fault(name, pause=0):

@@ -10,13 +10,14 @@ import pytest
 from harness.compare.matching import match
 from harness.compare.reading import KernelResults
 from harness.core.errors import LaunchFailed, UsageError
-from harness.core.program import Launch, Program
+from harness.core.program import Launch
 from harness.core.records import BOOST, COLD, SUSTAINED, WARM, Environment
 from harness.measure.choose import measuring_as, open_measurer
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.opencl.device import OpenClDevice
-from harness.measure.opencl.driver import OpenClCompiler, usable_devices
+from harness.measure.opencl.driver import usable_devices
+from tests.helpers.compilers import open_opencl, opencl_binary
 from tests.helpers.cubins import cubin
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
@@ -46,7 +47,7 @@ def test_gpus_are_cold_and_cpus_warm(tmp_path):
 @pytest.fixture
 def twice():
     text = "kernel void twice(global float *x) { x[get_global_id(0)] *= 2; }"
-    return OpenClCompiler(usable_devices()[0]).compile(Program(text, (), ()))
+    return opencl_binary(text)
 
 
 TWICE = Launch("twice", (4,), (1,), ("x",))
@@ -123,7 +124,7 @@ def test_no_room_for_it_is_found_first(stub, monkeypatch):
 
 
 def test_warm_caches_are_left_alone(twice, monkeypatch):
-    device, sizes = OpenClDevice(usable_devices()[0]), runs_noted(monkeypatch)
+    device, sizes = open_opencl(), runs_noted(monkeypatch)
     device.bind({"x": np.ones(4, np.float32)})
     device.arguments.restore({})
     device.launch(device.load(twice), [TWICE])

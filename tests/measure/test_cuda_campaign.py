@@ -14,11 +14,10 @@ from harness.measure.devices import choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.process import DeviceWorker
 from harness.measure.occasions import new_seed
-from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from tests import DATA, ROOT
 from tests.helpers.commands import tune
-from tests.helpers.planted import assert_failed, assert_ok
+from tests.helpers.planted import assert_failed, assert_ok, space_of
 from tests.helpers.stub_driver import PYCUDA
 
 pytestmark = pytest.mark.gpu
@@ -80,7 +79,7 @@ def open_twice(tmp_path, kernels_here):
             spec = load_spec(tmp_path / "s.yaml").with_measure({"repeats": 3})
             measurer, _ = open_measurer(spec, "cuda")
             opened.callback(measurer.close)
-            return measurer, ConstrainedSpace.of(spec, ONE, measurer.limits, "nvcc")
+            return measurer, space_of(spec, measurer, ONE)
 
         yield measurer_of
 
@@ -136,7 +135,7 @@ def test_device_that_holds_one_set_of_data_gets_the_other_between_launches(stub,
     monkeypatch.setenv("CUDA_STUB_MEMORY", str(6 << 20))  # a set and its zones have 4 MiB
     spec = load_spec(ZOO)
     with contextlib.closing(KernelMeasurer(spec, choose_one("cuda"))) as measurer:
-        space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, "nvcc")
+        space = space_of(spec, measurer, GIVEN)
         configs = [Config({"CHEAT": 4}), space.default]  # the first is honest three times
         cheat, honest = measurer.measure_interleaved(space, GIVEN, configs, 20, (new_seed(),) * 2)
         assert (cheat.outcome, honest.outcome) == (Outcome.WRONG_RESULT, Outcome.OK)

@@ -11,10 +11,9 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
-from harness.core.records import Outcome, StopReason
+from harness.core.records import Outcome
 from harness.measure.devices import choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.tuning.devices import DevicePool
 from tests.helpers.fake_kernels import FOUR, write_fake
@@ -58,7 +57,7 @@ class Run:
         self.spec = write_fake(folder, host=host).with_measure({"timeout_s": 20})
         self._journal = backend.journal
         self.measurer = KernelMeasurer(self.spec, backend)
-        self.space = ConstrainedSpace.of(self.spec, FOUR, self.measurer.limits, "opencl")
+        self.space = space_of(self.spec, self.measurer, FOUR)
 
     def has_begun(self, event, count=1):
         """Wait until an event is in the journal so often."""
@@ -188,18 +187,6 @@ def test_process_that_a_kernel_wrote_over_is_replaced(faults, local):
 
 def test_host_module_that_fills_the_memory_ends_its_input_and_nothing_else(faults, local):
     assert_input_ends(faults, local, 3, r"\(n=3\).*SIGKILL.*enough memory")
-
-
-def test_interleaved_crash_is_the_failure_of_one(faults, local):
-    configs = list(map(fault, ("none", "trap", "build_error", "wrong_element", "read_spare")))
-    result = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=4)
-    assert [m.config for m in result] == configs
-    ok, wrong = Outcome.OK, Outcome.WRONG_RESULT
-    expected = [ok, Outcome.CRASHED, Outcome.BUILD_FAILED, wrong, ok]
-    assert [m.outcome for m in result] == expected
-    assert "SIGILL" in result[1].message
-    assert {m.timing.stopped for m in result if m.timing} == {StopReason.INTERLEAVED}
-    assert {m.timing.count for m in result if m.timing} == {4}
 
 
 # -------------------------------------------------------------------------------- several devices

@@ -8,12 +8,11 @@ import pytest
 from harness.core.records import Config, Input, Outcome
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.occasions import new_seed
-from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats.interleaved import is_shown
 from harness.stats.timing import time_ratio
 from tests import DATA
-from tests.helpers.planted import assert_failed, assert_ok
+from tests.helpers.planted import assert_failed, assert_ok, space_of
 
 ZOO = DATA / "zoo/kernels.yaml"
 GIVEN, LARGE = Input({"n": 100, "k": 64}), Input({"n": 800, "k": 4096})
@@ -85,7 +84,7 @@ def measure(spec, local):
     """Measures a kernel of the zoo as a search does."""
 
     def searched(name, problem=GIVEN):
-        space = ConstrainedSpace.of(spec, problem, local.limits, "opencl")
+        space = space_of(spec, local, problem)
         return local.measure(space, problem, configured(name), None)
 
     return searched
@@ -94,7 +93,7 @@ def measure(spec, local):
 @pytest.fixture(scope="module")
 def final(spec, local):
     """Searches, and then measures a kernel of the zoo and the default as in the finals."""
-    space = ConstrainedSpace.of(spec, LARGE, local.limits, "opencl")
+    space = space_of(spec, local, LARGE)
     default = space.canonical(space.default)
 
     def of(name, share=50):
@@ -207,7 +206,7 @@ def test_result_made_of_what_an_output_holds_is_refused(local, module_opencl):
     assert set(names) == {"honest", *FILLS_REFUSED}
     with closing(KernelMeasurer(spec, module_opencl, local)) as measurer:
         problem = spec.inputs[0]
-        space = ConstrainedSpace.of(spec, problem, measurer.limits, "opencl")
+        space = space_of(spec, measurer, problem)
         for name in names:
             config = Config({**space.default, "CHEAT": name})
             measured = measurer.measure(space, problem, config, None)
