@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.core.records import (
@@ -26,6 +26,7 @@ from harness.core.records import (
     Timing,
 )
 from harness.measure.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
+from harness.recordings.replay import ReplayMeasurer
 from harness.space import Space
 from harness.space_file import Spec
 
@@ -219,18 +220,14 @@ Times = Callable[[Input, Config], float]
 """The true seconds of a configuration on an input."""
 
 
-class SimulatedMeasurer:
-    """A `harness.measure.measurer.Measurer` that takes its samples from a noise model.
+class SimulatedMeasurer(ReplayMeasurer):
+    """A measurer of no recording, which takes its samples from a noise model.
 
     It samples as real measurers do. Nothing is built, and nothing fails. With an `owner`, it uses
     the simulated process of that measurer.
     """
 
-    environment = ENVIRONMENT
-    limits = None
-    compiler = None
     is_replay = False
-    notices: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -239,24 +236,11 @@ class SimulatedMeasurer:
         times: Times = lambda problem, config: TIME_S,
         owner: SimulatedMeasurer | None = None,
     ) -> None:
+        super().__init__({}, ENVIRONMENT)
         self.noise = noise
         self._process: Iterator[float] = noise.start_process() if owner is None else owner._process
         self._sampling = spec.measure.sampling()
         self._times = times
-
-    def expect(self, space: Space, configs: Iterable[Config]) -> None:
-        """Do nothing: nothing is compiled."""
-
-    def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
-        """Do nothing: each configuration has its own code."""
-
-    def data_sha256(self, problem: Input, stored: Collection[str]) -> str | None:
-        """Return None: there are no data."""
-        return None
-
-    def weak_tests(self, problem: Input) -> Sequence[str]:
-        """Return nothing: nothing is verified."""
-        return ()
 
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None
@@ -288,9 +272,6 @@ class SimulatedMeasurer:
             return [loaded.measured(StopReason.INTERLEAVED) for loaded in loads]
 
         return over_occasions(configs, split_rounds(rounds, seeds), measure)
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
 
     def _load(self, problem: Input, config: Config) -> _Loaded:
         """Load a configuration; its first run warms up."""

@@ -239,19 +239,13 @@ def forked_harness(tmp_path_factory):
 
 
 @pytest.fixture
-def fake(tmp_path):
-    """Opens measurers of fake devices with these traits, which have processes of their own."""
-    with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
-        yield opened
-
-
-@pytest.fixture
 def kernels_here(monkeypatch):
     """Build and run kernels in this process, which takes no time to start."""
     measure_kernels_here(monkeypatch)
 
 
 @pytest.fixture
-def fake_here(kernels_here, fake):
+def fake_here(kernels_here, tmp_path):
     """Opens measurers of fake devices with these traits, which this process builds and runs for."""
-    return fake
+    with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
+        yield opened

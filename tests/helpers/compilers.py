@@ -1,12 +1,15 @@
-"""Marks for tests that need a compiler."""
+"""Compilers that tests use, and marks for those that need one."""
 
 import shutil
 
 import pytest
 
 from harness.core.errors import BackendUnavailable
+from harness.core.program import Program
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
 from harness.measure.cuda.nvrtc import Nvrtc, load_nvrtc
+from harness.measure.opencl.device import OpenClDevice
+from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 
 
 def _missing(find):
@@ -53,3 +56,13 @@ def fake_nvcc(folder, compiling="exit 0"):
     )
     path.chmod(0o755)
     return path
+
+
+def open_opencl(kind=OpenClDevice):
+    """Open the OpenCL device that is here, or its compiler."""
+    return kind(usable_devices()[0])
+
+
+def opencl_binary(text):
+    """Compile kernels for that device."""
+    return open_opencl(OpenClCompiler).compile(Program(text, (), ()))

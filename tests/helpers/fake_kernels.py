@@ -11,7 +11,6 @@ from harness.measure.choose import open_kernels
 from harness.measure.device.verify import Tolerance
 from harness.measure.kernels.data import KernelData, KernelJob
 from harness.measure.kernels.trial import measure_interleaved
-from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats.timing import Sampling
 from tests.helpers.fakes import (
@@ -23,6 +22,7 @@ from tests.helpers.fakes import (
     FakeDevice,
     HereChild,
 )
+from tests.helpers.planted import space_of
 
 FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
 X = np.arange(1, 5, dtype=np.float32)
@@ -51,7 +51,7 @@ def opening_fakes(folder, spec):
             kind = DeviceBackend if "opened" in traits else FakeBackend
             local = open_kernels(spec, kind(why="a fake", **{**named, **traits}))
             opened.callback(local.close)
-            return local, ConstrainedSpace.of(spec, FOUR, local.limits, local.compiler)
+            return local, space_of(spec, local, FOUR)
 
         yield measurer
 

@@ -7,8 +7,6 @@ KERNELS; `#error MESSAGE` does not compile.
 import dataclasses
 import hashlib
 import itertools
-import os
-import signal
 import threading
 import time
 from contextlib import contextmanager
@@ -24,6 +22,7 @@ from harness.measure.device.launch_checks import values_of, why_unlaunchable
 from harness.measure.device.launcher import Device
 from harness.measure.device.memory import NumpyMemory
 from harness.measure.devices import Backend
+from harness.measure.process.child import ChildLost
 
 LIMITS = DeviceLimits(256, (256, 256, 64), (1 << 16, 1 << 16, 1 << 16), 1 << 15, 4, 32)
 IDENTITY = "fake compiler 1"
@@ -160,11 +159,11 @@ class FakeDevice(Device):
 class FakeBackend(Backend):
     """A backend that writes each compilation and launch to `journal`: event, begin and end in s.
 
-    The device's process dies at the launch after `lives`. Arrays do not fit
-    at the binds that `refused_binds` numbers, from 0 over all processes; at `broken_binds` the
-    driver fails otherwise. A launch
-    of a program whose text has the words `spoilt_by` breaks the device of that process. If it
-    `hashes` binaries, the lines that name kernels are the machine code. A real `arch` is compiled
+    The device's process is lost at the launch after `lives`. Arrays do not fit at the binds that
+    `refused_binds` numbers, from 0 over all processes; at `broken_binds` the driver fails
+    otherwise. A launch of a program whose text has the words `spoilt_by` breaks the device of that
+    process, or never ends where the backend `hangs`. If it `hashes` binaries, the lines that name
+    kernels are the machine code. A real `arch` is compiled
     by nvcc.
     """
 
@@ -176,6 +175,7 @@ class FakeBackend(Backend):
     refused_binds: tuple[int, ...] = ()
     broken_binds: tuple[int, ...] = ()
     spoilt_by: str | None = None
+    hangs: bool = False
     hashes: bool = False
 
     @property
@@ -246,8 +246,10 @@ class _JournalDevice(FakeDevice):
 
     def launch(self, module, launches):
         if len(self.launched) == self._backend.lives:
-            os.kill(os.getpid(), signal.SIGSEGV)
+            raise ChildLost("died of SIGSEGV")
         if self._backend.spoilt_by in module:
+            if self._backend.hangs:
+                raise ChildLost("", hung=True)
             self.answers = False
         if self.is_lost:
             raise LaunchFailed("the device is lost")
@@ -258,7 +260,7 @@ class _JournalDevice(FakeDevice):
 
 class HereChild:
     """A fake of a child, whose process takes a second to start: it does all work right here, as if
-    all threads shared one process."""
+    all threads shared one process. Work that raises ChildLost has lost it."""
 
     _working = threading.RLock()
 
@@ -272,6 +274,9 @@ class HereChild:
             self._worker = self._make_worker() if self._worker is None else self._worker
             try:
                 return method(self._worker, *args)
+            except ChildLost:
+                self.replace()
+                raise
             finally:
                 if getattr(self._worker, "must_be_replaced", False):
                     self.replace()

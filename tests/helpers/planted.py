@@ -4,6 +4,9 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
+import pytest
+
+from harness.core.errors import HostModuleError
 from harness.core.records import Config, Input, Outcome
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
@@ -33,8 +36,28 @@ def assert_failed(measured, outcome, *words):
 
 
 def space_of(spec, measurer, given=GIVEN):
-    """Make the space of an input for an OpenCL measurer."""
-    return ConstrainedSpace.of(spec, given, measurer.limits, "opencl")
+    """Make the space of an input for a measurer."""
+    return ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
+
+
+def measured_fault(spec, local, name):
+    """Measure a fault, and assert that the next configuration works; return the fault's."""
+    space = space_of(spec, local)
+    faulty = local.measure(space, GIVEN, fault(name), None)
+    following = local.measure(space, GIVEN, fault("none"), None)
+    assert_ok(following)
+    assert faulty.config == fault(name)
+    assert faulty.build is not None or faulty.outcome is Outcome.BUILD_FAILED
+    return faulty
+
+
+def assert_input_ends(spec, local, n, reason):
+    """Assert that an input cannot be measured, and that the next one can."""
+    given = Input({"n": n})
+    with pytest.raises(HostModuleError, match=reason):
+        local.measure(space_of(spec, local, given), given, fault("none"), None)
+    following = local.measure(space_of(spec, local), GIVEN, fault("none"), None)
+    assert_ok(following)
 
 
 def is_running(pid):
@@ -67,7 +90,7 @@ def until(condition):
 def measured(spec, backend, problem, *changes):
     """Measure the default with each of these changes, which must be legal."""
     with closing(KernelMeasurer(spec, backend)) as measurer:
-        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+        space = space_of(spec, measurer, problem)
         configs = [Config({**space.default, **change}) for change in changes]
         assert [space.why_illegal(config) for config in configs] == [None] * len(configs)
         return [measurer.measure(space, problem, config, None) for config in configs]

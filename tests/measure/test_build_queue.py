@@ -1,7 +1,7 @@
 """Builds: each once, remembered on disk, beside the measurements where that is harmless."""
 
 import os
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -14,11 +14,12 @@ from harness.core.records import Build, Outcome
 from harness.measure.builds.cache import BuildCache, digests
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.process.child import ChildLost
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
-from tests.helpers.fakes import FAKE_SPACE, FakeBackend, read_journal
+from tests.helpers.fakes import FAKE_SPACE, FakeBackend, HereChild, read_journal
 from tests.helpers.planted import assert_ok
 
 
@@ -60,10 +61,12 @@ def overlaps(journal):
 
 @pytest.mark.parametrize("shares_cpu, spare", [(False, 1), (True, 1), (False, 0)])
 def test_builds_overlap_measurements_but_where_they_share_its_core(
-    fake, tmp_path, monkeypatch, shares_cpu, spare
+    fake_here, tmp_path, monkeypatch, shares_cpu, spare
 ):
+    # Workers do not wait for each other, as in processes of their own.
+    monkeypatch.setattr(HereChild, "_working", property(lambda child: nullcontext()))
     monkeypatch.setattr("harness.measure.kernels.measurer.spare_cores", lambda *, devices: spare)
-    measurer, space = fake(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
+    measurer, space = fake_here(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
     configs = list(space)[:4]
     measurer.expect(space, configs[:3])
     for config in configs:
@@ -94,30 +97,30 @@ def test_failed_build_is_not_repeated_in_a_run(fake_here, tmp_path):
     assert [what for what, _, _ in read_journal(tmp_path / "journal")] == ["compile"]
 
 
-@pytest.mark.slow
-def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake):
+def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake_here):
     # Four launches a configuration: each second one dies in the process of the one before.
-    measurer, space = fake(lives=6)
+    measurer, space = fake_here(lives=6)
     outcomes = [measurer.measure(space, FOUR, config, None).outcome for config in list(space)[:3]]
     assert outcomes == [Outcome.OK] * 3
 
 
 class _Aborting(FakeBackend):
     def open_device(self):
-        os.abort()
+        raise ChildLost("died of SIGABRT")
 
-    def open_compiler(self):
-        os.abort()
+    open_compiler = open_device
 
 
 ABORTING = _Aborting("opencl", "opencl", "a fake")
 
 
+@pytest.mark.usefixtures("kernels_here")
 def test_device_that_cannot_be_opened_is_unavailable(tmp_path):
     with pytest.raises(BackendUnavailable, match=r"SIGABRT.*clinfo"):
         KernelMeasurer(write_fake(tmp_path), ABORTING)
 
 
+@pytest.mark.usefixtures("kernels_here")
 def test_compiler_that_dies_is_a_failed_build(tmp_path):
     spec = write_fake(tmp_path)
     space = ConstrainedSpace.of(spec, FOUR, None, "opencl")

@@ -5,7 +5,6 @@ import contextlib
 from contextlib import closing
 from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -13,15 +12,17 @@ import pytest
 from harness.core.errors import BackendUnavailable, HostModuleError, UsageError
 from harness.core.records import Config, Input, Outcome
 from harness.measure.choose import open_measurer
+from harness.measure.kernels.process import DeviceWorker
 from harness.measure.occasions import new_seed
-from harness.space import ConstrainedSpace
+from harness.measure.process.child import ChildLost
 from harness.space_file import load_spec
 from harness.space_file.model import PythonVerify
 from harness.stats.interleaved import is_shown
+from tests import DATA
 from tests.helpers.fake_kernels import measure_kernels_here
-from tests.helpers.planted import assert_failed, assert_ok, write_files
+from tests.helpers.planted import assert_failed, assert_ok, space_of, write_files
 
-FAULTS = Path(__file__).parents[1] / "data/callables/faults.yaml"
+FAULTS = DATA / "callables/faults.yaml"
 GIVEN, LONG = Input({"n": 100, "work_ms": 0}), Input({"n": 100, "work_ms": 3})
 
 
@@ -49,7 +50,7 @@ def unlocked(monkeypatch):
 
 @pytest.fixture(scope="module")
 def space(spec, local):
-    return ConstrainedSpace.of(spec, GIVEN, local.limits, local.compiler)
+    return space_of(spec, local, GIVEN)
 
 
 def fault(name, pause=0):
@@ -103,25 +104,28 @@ def test_fault_is_refused_and_the_message_names_it(local, space):
         assert_ok(local.measure(space, GIVEN, space.default, None))
 
 
+BUILD_HANGS = "build(), or the first call, did not end"
+
+
+def test_build_that_ends_its_process_or_hangs_is_refused(local, space, monkeypatch):
+    for lost, message in ((ChildLost("by SIGABRT"), "SIGABRT"), (ChildLost("", True), BUILD_HANGS)):
+        monkeypatch.setattr(DeviceWorker, "compile", Mock(side_effect=lost))
+        assert_failed(local.measure(space, GIVEN, fault("none"), None), UNBUILT, message)
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("unlocked")
-@pytest.mark.parametrize(
-    "names, outcomes, late",
-    [
-        (("aborts", "hangs"), [UNBUILT, UNBUILT], "build(), or the first call, did not end"),
-        pytest.param(
-            ("aborts_later", "hangs_later"),
-            [Outcome.CRASHED, Outcome.TIMEOUT],
-            "did not end within 1 s",
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_callable_that_ends_its_process_or_hangs_is_refused(spec, space, names, outcomes, late):
+def test_callable_that_ends_its_process_or_hangs_is_refused(spec, space):
+    cases = [
+        ("aborts", UNBUILT, "SIGABRT"),
+        ("hangs", UNBUILT, BUILD_HANGS),
+        ("aborts_later", Outcome.CRASHED, "SIGABRT"),
+        ("hangs_later", Outcome.TIMEOUT, "did not end within 1 s"),
+    ]
     with closing(open_measurer(spec, "auto")[0]) as measurer:
-        found = [measurer.measure(space, GIVEN, fault(name), None) for name in names]
-    assert [measured.outcome for measured in found] == outcomes
-    assert "SIGABRT" in found[0].message
-    assert late in found[1].message
+        for name, outcome, message in cases:
+            measured = measurer.measure(space, GIVEN, fault(name), None)
+            assert_failed(measured, outcome, message)
 
 
 def test_result_kept_by_the_identity_of_an_array_has_no_claim(local, space):

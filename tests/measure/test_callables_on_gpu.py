@@ -12,9 +12,8 @@ from harness.core.observations import HOST
 from harness.core.records import Config, Input, Outcome
 from harness.measure.choose import open_measurer
 from harness.measure.cuda import gpus
-from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
-from tests.helpers.planted import assert_failed, assert_ok, write_files
+from tests.helpers.planted import assert_failed, assert_ok, space_of, write_files
 
 CUPY = '''\
 """A stand-in for CuPy, which takes arrays from others, and queues copies between them."""
@@ -95,7 +94,7 @@ def measure(stub, spec, kernels_here):
     assert (environment.backend, environment.device) == ("python", "Stand-in GPU")
     assert environment.platform.startswith("cupy, CUDA events, CUDA 1")
     assert environment.compiler.startswith("cupy 13.6, Python 3.")
-    space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, measurer.compiler)
+    space = space_of(spec, measurer, GIVEN)
     with closing(measurer):
         yield lambda how: measurer.measure(space, GIVEN, Config({"HOW": how}), None)
     sys.modules.pop("cupy")

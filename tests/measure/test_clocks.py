@@ -1,12 +1,9 @@
 """Warm devices and low clocks, on a clock of the tests' own and on a device in memory."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,12 +24,13 @@ from harness.measure.kernels.trial import measure_alone
 from harness.measure.occasions import join
 from harness.space_file import load_spec
 from harness.stats.timing import Sampling
+from tests import ROOT
 from tests.helpers.fake_kernels import DATA, bound_device, fake_job, interleaved
 from tests.helpers.fakes import KERNELS, FakeDevice
+from tests.helpers.results_examples import SPEC
 
 FULL_MHZ = 1000.0
 JOB = fake_job()
-MVMUL = Path(__file__).parents[2] / "spaces/mvmul.yaml"
 
 
 class Work:
@@ -124,10 +122,10 @@ def test_locked_clock_is_the_expected_one_after_the_first_warm_up():
 
 
 def test_space_says_how_long_to_warm_up():
-    spec, usual = load_spec(MVMUL), {"warmup_time_s": GPU_WARMUP_S}
-    assert spec.measure.sampling(usual).warmup_time_s == 0.025
-    assert spec.with_measure({"warmup_time_s": 0}).measure.sampling(usual).warmup_time_s == 0
-    assert load_spec(MVMUL.parent / "blur_gcc.yaml").measure.sampling().warmup_time_s == 0, (
+    usual = {"warmup_time_s": GPU_WARMUP_S}
+    assert SPEC.measure.sampling(usual).warmup_time_s == 0.025
+    assert SPEC.with_measure({"warmup_time_s": 0}).measure.sampling(usual).warmup_time_s == 0
+    assert load_spec(ROOT / "spaces/blur_gcc.yaml").measure.sampling().warmup_time_s == 0, (
         "a program"
     )
 

@@ -1,6 +1,7 @@
 """Cold and warm caches: what empties them, and that their times are kept apart."""
 
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pyopencl
@@ -9,13 +10,14 @@ import pytest
 from harness.compare.matching import match
 from harness.compare.reading import KernelResults
 from harness.core.errors import LaunchFailed, UsageError
-from harness.core.program import Launch, Program
-from harness.core.records import COLD, WARM, Environment
+from harness.core.program import Launch
+from harness.core.records import BOOST, COLD, SUSTAINED, WARM, Environment
 from harness.measure.choose import measuring_as, open_measurer
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.opencl.device import OpenClDevice
-from harness.measure.opencl.driver import OpenClCompiler, usable_devices
+from harness.measure.opencl.driver import usable_devices
+from tests.helpers.compilers import open_opencl, opencl_binary
 from tests.helpers.cubins import cubin
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
@@ -45,7 +47,7 @@ def test_gpus_are_cold_and_cpus_warm(tmp_path):
 @pytest.fixture
 def twice():
     text = "kernel void twice(global float *x) { x[get_global_id(0)] *= 2; }"
-    return OpenClCompiler(usable_devices()[0]).compile(Program(text, (), ()))
+    return opencl_binary(text)
 
 
 TWICE = Launch("twice", (4,), (1,), ("x",))
@@ -123,7 +125,7 @@ def test_no_room_for_it_is_found_first(stub, monkeypatch):
 
 
 def test_warm_caches_are_left_alone(twice, monkeypatch):
-    device, sizes = OpenClDevice(usable_devices()[0]), runs_noted(monkeypatch)
+    device, sizes = open_opencl(), runs_noted(monkeypatch)
     device.bind({"x": np.ones(4, np.float32)})
     sizes.clear()
     device.arguments.restore({})
@@ -135,20 +137,26 @@ def test_warm_caches_are_left_alone(twice, monkeypatch):
 # ------------------------------------------------------------------------------- kept apart
 
 
-def environment(cache):
-    return Environment("opencl", "a device", "a platform", "1", "a compiler", cache)
+either = pytest.mark.parametrize(
+    "name, first, other", [("cache", WARM, COLD), ("clock", BOOST, SUSTAINED)]
+)
+"""What a space names of its times, and two values of it."""
 
 
-def test_compare_refuses_to_mix_them():
-    warm, cold = (KernelResults("k", environment(cache), "p", {}) for cache in (WARM, COLD))
-    with pytest.raises(UsageError, match="cache: warm -> cold") as refused:
-        list(match([warm], [cold], across_environments=False))
-    assert "`measure: {cache: cold}`" in str(refused.value)
+@either
+def test_compare_refuses_to_mix_them(name, first, other):
+    warm_at_boost = Environment("opencl", "a device", "a platform", "1", "a compiler")
+    changed = replace(warm_at_boost, **{name: other})
+    results = [KernelResults("k", found, "p", {}) for found in (warm_at_boost, changed)]
+    with pytest.raises(UsageError, match=f"{name}: {first} -> {other}") as refused:
+        list(match(results[:1], results[1:], across_environments=False))
+    assert f"Tune BASE again with `measure: {{{name}: {other}}}`" in str(refused.value)
 
 
+@either
 @pytest.mark.usefixtures("kernels_here")
-def test_one_process_measures_either_cold_or_warm(tmp_path):
-    warm = spec_of(tmp_path, "{cache: warm}")
-    owner, _ = open_measurer(warm, "opencl")
-    with closing(owner), pytest.raises(UsageError, match=r"cold.*warm"):
-        open_measurer(warm.with_measure({"cache": COLD}), "opencl", owner)
+def test_one_process_measures_in_one_way(tmp_path, name, first, other):
+    spec = spec_of(tmp_path, f"{{{name}: {first}}}")
+    owner, _ = open_measurer(spec, "opencl")
+    with closing(owner), pytest.raises(UsageError, match=f"{other}.*{first}"):
+        open_measurer(spec.with_measure({name: other}), "opencl", owner)

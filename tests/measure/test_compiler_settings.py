@@ -3,7 +3,6 @@
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,17 +11,18 @@ from harness.core.records import Config
 from harness.measure.choose import fitted_backend
 from harness.measure.cuda.gpus import NVCC, NVRTC
 from harness.measure.devices import Backend
-from harness.measure.opencl.driver import OpenClCompiler, usable_devices
+from harness.measure.opencl.driver import OpenClCompiler
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import load_spec
-from tests.helpers.compilers import needs_nvcc, needs_nvrtc
+from tests import DATA
+from tests.helpers.compilers import needs_nvcc, needs_nvrtc, open_opencl
 
 NAMED = (
     pytest.param(NVRTC, marks=needs_nvrtc),
     pytest.param(NVCC, marks=[needs_nvcc, pytest.mark.slow]),
 )
-FILES = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
+FILES = DATA / "bad_specs/files"
 
 SPACE = """\
 name: scale
@@ -99,7 +99,7 @@ def test_options_and_included_files_are_in_the_identity_not_the_deadline(folder)
 
 
 def test_opencl_builds_with_them(folder):
-    binary = OpenClCompiler(usable_devices()[0]).compile(program(loaded(folder), "opencl"))
+    binary = open_opencl(OpenClCompiler).compile(program(loaded(folder), "opencl"))
     assert "HELPER 7" in binary.data.decode()
 
 

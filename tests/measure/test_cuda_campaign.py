@@ -3,7 +3,6 @@
 import contextlib
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,16 +14,16 @@ from harness.measure.devices import choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.process import DeviceWorker
 from harness.measure.occasions import new_seed
-from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
+from tests import DATA, ROOT
 from tests.helpers.commands import tune
-from tests.helpers.planted import assert_failed, assert_ok
+from tests.helpers.planted import assert_failed, assert_ok, space_of
 from tests.helpers.stub_driver import PYCUDA
 
 pytestmark = pytest.mark.gpu
 
 ONE = Input({"n": 1})
-MVMUL = Path(__file__).parents[2] / "spaces/mvmul.yaml"
+MVMUL = ROOT / "spaces/mvmul.yaml"
 QUICK = ("--inputs", "m * n == 48000", "--no-cross", "--no-reduce", "--repeats", "3")
 
 
@@ -80,7 +79,7 @@ def open_twice(tmp_path, kernels_here):
             spec = load_spec(tmp_path / "s.yaml").with_measure({"repeats": 3})
             measurer, _ = open_measurer(spec, "cuda")
             opened.callback(measurer.close)
-            return measurer, ConstrainedSpace.of(spec, ONE, measurer.limits, "nvcc")
+            return measurer, space_of(spec, measurer, ONE)
 
         yield measurer_of
 
@@ -127,7 +126,7 @@ def test_named_gpu_is_opened_and_others_that_use_it_are_noted(stub, nvml, monkey
     assert "disturb its times: trainer (process 4711, 1.0 GiB)" in facts.notices[0]
 
 
-ZOO = Path(__file__).parents[1] / "data/zoo/cuda.yaml"
+ZOO = DATA / "zoo/cuda.yaml"
 GIVEN = Input({"n": 256, "k": 2048})
 
 
@@ -136,7 +135,7 @@ def test_device_that_holds_one_set_of_data_gets_the_other_between_launches(stub,
     monkeypatch.setenv("CUDA_STUB_MEMORY", str(6 << 20))  # a set and its zones have 4 MiB
     spec = load_spec(ZOO)
     with contextlib.closing(KernelMeasurer(spec, choose_one("cuda"))) as measurer:
-        space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, "nvcc")
+        space = space_of(spec, measurer, GIVEN)
         configs = [Config({"CHEAT": 4}), space.default]  # the first is honest three times
         cheat, honest = measurer.measure_interleaved(space, GIVEN, configs, 20, (new_seed(),) * 2)
         assert (cheat.outcome, honest.outcome) == (Outcome.WRONG_RESULT, Outcome.OK)

@@ -1,10 +1,8 @@
 """nvcc, and what NVRTC does alike: real compilations, and recorded reports everywhere."""
 
 import importlib
-import os
 import re
 import shutil
-import signal
 import struct
 import sys
 import time
@@ -352,20 +350,11 @@ def test_missing_library_says_what_to_install(monkeypatch, fault):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(
-    "fault, reason",
-    [
-        (lambda *_: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL"),
-        (lambda *_: os._exit(3), "status 3"),
-        (lambda *_: time.sleep(300), r"0\.2 s .*build_timeout_s"),
-    ],
-)
-def test_library_that_crashes_or_hangs_is_a_failed_build(monkeypatch, fault, reason):
+def test_library_that_hangs_is_a_failed_build(monkeypatch):
     compiler = open_nvrtc()
-    monkeypatch.setattr(load_nvrtc(), "nvrtcCompileProgram", fault)
-    timeout_s = 60 if "S" in reason or "status" in reason else 0.2
-    with pytest.raises(BuildFailed, match=reason):
-        compiler.compile(Program("", (), (), timeout_s=timeout_s))
+    monkeypatch.setattr(load_nvrtc(), "nvrtcCompileProgram", lambda *_: time.sleep(300))
+    with pytest.raises(BuildFailed, match=r"0\.2 s .*build_timeout_s"):
+        compiler.compile(Program("", (), (), timeout_s=0.2))
 
 
 # ------------------------------------------------------------------------- headers

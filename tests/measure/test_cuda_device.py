@@ -199,7 +199,9 @@ def test_array_that_fits_no_variable_is_a_failed_launch(device):
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_sample_calls_the_driver_for_its_work_alone(device, module, stub, count):
+def test_sample_calls_the_driver_for_its_work_alone(device, module, stub, count, monkeypatch):
+    # On a busy machine a launch that seems late would be followed by a fill.
+    monkeypatch.setattr("harness.measure.device.launcher.COMPARED_LAUNCHES", 0)
     launches = (ADD,) * count
     for _ in range(2):
         device.launch(module, launches)

@@ -17,10 +17,10 @@ from harness.core.program import PYTHON
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.listed_device import OPENCL, ListedDevice
 from harness.measure.process.device_lock import locked
-from harness.space_file import load_spec
+from tests import ROOT
 from tests.helpers.listed_devices import CPU, EQUAL, H100
+from tests.helpers.results_examples import SPEC
 
-ROOT = Path(__file__).parents[2]
 SAME = ListedDevice(OPENCL, 0, "NVIDIA H100", is_gpu=True, bus_id="0000:1B:00.0")
 HOLDER = """
 import sys
@@ -110,30 +110,28 @@ def test_unwritable_folder_is_refused(locks, monkeypatch):
 
 
 def test_measurer_holds_its_device_until_it_is_closed(opencl):
-    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
-    with closing(KernelMeasurer(spec, opencl)) as owner:
+    with closing(KernelMeasurer(SPEC, opencl)) as owner:
         with pytest.raises(DeviceBusy):
-            KernelMeasurer(spec, opencl)
-        KernelMeasurer(spec, opencl, owner).close()  # a guest, which leaves it locked
+            KernelMeasurer(SPEC, opencl)
+        KernelMeasurer(SPEC, opencl, owner).close()  # a guest, which leaves it locked
         with pytest.raises(DeviceBusy):
-            KernelMeasurer(spec, opencl)
-    KernelMeasurer(spec, opencl).close()
+            KernelMeasurer(SPEC, opencl)
+    KernelMeasurer(SPEC, opencl).close()
 
 
 def test_lock_is_free_where_no_cache_is(opencl, monkeypatch):
     full = mock.Mock(side_effect=UsageError("the cache cannot be written"))
     monkeypatch.setattr("harness.measure.builds.queue.BuildCache", full)
     with pytest.raises(UsageError, match="the cache") as refused:
-        KernelMeasurer(load_spec(ROOT / "spaces" / "mvmul.yaml"), opencl)
+        KernelMeasurer(SPEC, opencl)
     with lock(opencl.device):
         pass
     assert refused.tb is not None
 
 
 def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl):
-    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     with lock(opencl.device):
-        ended = run_default(spec, "opencl", (), spec.inputs)
+        ended = run_default(SPEC, "opencl", (), SPEC.inputs)
     assert "this process already measures on this dev" in ended.why_not_run
     assert list((Path(os.environ["HARNESS_CACHE_DIR"]) / "locks").iterdir()) == []
 

@@ -210,7 +210,6 @@ def test_wrong_number_of_parts_is_refused(parts, monkeypatch):
 
 SM_90 = Backend("cuda", "nvcc", "a test", arch="sm_90")
 SPACE = FAKE_SPACE.replace("source: twice.cl", "source: {cuda: twice.cl}")
-BY_NVRTC = SPACE + "compiler: {cuda: nvrtc}\n"
 
 
 def without(monkeypatch, missing):
@@ -218,16 +217,12 @@ def without(monkeypatch, missing):
     monkeypatch.setattr(measure_choose, "why_unusable", lambda name, arch: missing.get(name))
 
 
-def test_the_space_names_the_compiler(tmp_path, monkeypatch):
+def test_the_space_names_the_compiler_which_must_be_there(tmp_path, monkeypatch):
     without(monkeypatch, {})
-    spec = write_fake(tmp_path, space=BY_NVRTC)
+    spec = write_fake(tmp_path, space=SPACE + "compiler: {cuda: nvrtc}\n")
     assert with_cuda_compiler(spec, SM_90).cuda_compiler == NVRTC
     assert spec.program_sha256 == write_fake(tmp_path, space=SPACE).program_sha256
-
-
-def test_named_compiler_that_is_missing_is_an_error(tmp_path, monkeypatch):
     without(monkeypatch, {NVRTC: "NVRTC is not installed: pip install it"})
-    spec = write_fake(tmp_path, space=BY_NVRTC)
     with pytest.raises(BackendUnavailable, match=r"fake\.yaml .*NVRTC is not installed"):
         with_cuda_compiler(spec, SM_90)
 

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
@@ -24,12 +23,13 @@ from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import flags as space_flags
 from harness.space_file import load_spec
+from tests import DATA
 from tests.helpers.compilers import fake_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE, read_journal
 
-FILES = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
+FILES = DATA / "bad_specs/files"
 KERNEL = """\
 name: scale
 kernel: {function: scale, source: scale.cl, host: scale.py}

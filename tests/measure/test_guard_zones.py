@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from harness.core.errors import OutOfDeviceMemory
-from harness.core.program import Launch, Program
+from harness.core.program import Launch
 from harness.measure.device.arguments import ZONE_BYTES, Arguments, OutsideWrite
 from harness.measure.device.memory import NumpyMemory
-from harness.measure.opencl.device import OpenClDevice
-from harness.measure.opencl.driver import OpenClCompiler, usable_devices
+from tests.helpers.compilers import open_opencl, opencl_binary
 
 pytest.importorskip("pyopencl")
 
@@ -22,12 +21,12 @@ FARTHEST = Y.size + ZONE_BYTES // Y.itemsize
 
 @pytest.fixture
 def device():
-    return OpenClDevice(usable_devices()[0])
+    return open_opencl()
 
 
 def write(device, count):
     """Write so many elements from the start of Y; return what is noticed."""
-    binary = OpenClCompiler(usable_devices()[0]).compile(Program(SOURCE, (), ()))
+    binary = opencl_binary(SOURCE)
     device.launch(device.load(binary), [Launch("write", (1,), (1,), ("y", np.int32(count)))])
     return [write.elements for write in device.arguments.outside_writes()]
 

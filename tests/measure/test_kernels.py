@@ -1,4 +1,4 @@
-"""Measuring in a process of its own: faults planted in kernels, and devices that fail."""
+"""Faults planted in kernels, and devices that fail."""
 
 from contextlib import closing
 from unittest import mock
@@ -6,13 +6,12 @@ from unittest import mock
 import pytest
 
 from harness.core.errors import BackendUnavailable, DataDoesNotFit, HostModuleError, LaunchFailed
-from harness.core.records import Config, Input, Outcome, StopReason
-from harness.measure.devices import choose_one
+from harness.core.records import Config, Outcome
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space_file import load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
-from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeDevice, read_journal
-from tests.helpers.planted import FAULTS, GIVEN, assert_failed, assert_ok, fault, space_of
+from tests.helpers.fakes import FakeBackend, FakeDevice, read_journal
+from tests.helpers.planted import FAULTS, assert_failed, assert_input_ends, measured_fault
 
 
 @pytest.fixture(scope="module")
@@ -21,27 +20,10 @@ def faults():
 
 
 @pytest.fixture(scope="module")
-def local(faults):
-    """A measurer on PoCL, which builds and runs in processes that kernels may end."""
-    pytest.importorskip("pyopencl")
-    with closing(KernelMeasurer(faults, choose_one("opencl"))) as measurer:
+def local(faults, module_opencl):
+    """A measurer on PoCL, which builds and runs in this process."""
+    with closing(KernelMeasurer(faults, module_opencl)) as measurer:
         yield measurer
-
-
-@pytest.fixture
-def measure(faults, local):
-    """Measures a fault; and then that the run goes on."""
-    space = space_of(faults, local)
-
-    def measured(name):
-        faulty = local.measure(space, GIVEN, fault(name), None)
-        following = local.measure(space, GIVEN, fault("none"), None)
-        assert_ok(following)
-        assert faulty.config == fault(name)
-        assert faulty.build is not None or faulty.outcome is Outcome.BUILD_FAILED
-        return faulty
-
-    return measured
 
 
 BAD_LINE = (FAULTS / "faults.cl").read_text().splitlines().index("    y[i] = undeclared;") + 1
@@ -55,91 +37,36 @@ BAD_LINE = (FAULTS / "faults.cl").read_text().splitlines().index("    y[i] = und
         pytest.param("unwritten_integer", Outcome.WRONG_RESULT, "z[0]", marks=pytest.mark.slow),
         ("wrong_later", Outcome.WRONG_RESULT, "run 3"),
         ("spoil_input", Outcome.WRONG_RESULT, "run 2"),
-        ("null_write", Outcome.CRASHED, "SIGSEGV"),
-        pytest.param("trap", Outcome.CRASHED, "SIGILL", marks=pytest.mark.slow),
         ("build_error", Outcome.BUILD_FAILED, f"faults.cl:{BAD_LINE}:"),
         pytest.param("local_memory", Outcome.LAUNCH_FAILED, "16,777,216", marks=pytest.mark.slow),
         ("group_size", Outcome.LAUNCH_FAILED, "(8, 1"),
     ],
 )
-def test_each_fault_is_its_outcome_and_the_message_names_it(measure, name, outcome, word):
-    faulty = measure(name)
+def test_each_fault_is_its_outcome_and_the_message_names_it(faults, local, name, outcome, word):
+    faulty = measured_fault(faults, local, name)
     assert_failed(faulty, outcome, word)
     if name == "wrong_element":
         worst = faulty.worst_element
         assert (worst.argument, worst.index, worst.wrong_count) == ("y", (5,), 1)
 
 
-def test_process_that_a_kernel_wrote_over_is_replaced(faults, local):
-    space = space_of(faults, local)
-    pids = []
-    for name in ("none", "overrun_far", "none", "none"):
-        measured = local.measure(space, GIVEN, fault(name), None)
-        pids.append(measured.observed["pid"])
-    assert_ok(measured)
-    assert pids[0] == pids[1] != pids[2] == pids[3]
-
-
 @pytest.mark.parametrize(
     "n, reason",
-    [
-        (1, r"faults.py:\d+: reference.*ArithmeticError"),
-        (2, r"arguments.*MemoryError"),
-        pytest.param(3, r"\(n=3\).*SIGKILL.*enough memory", marks=pytest.mark.slow),
-    ],
+    [(1, r"faults.py:\d+: reference.*ArithmeticError"), (2, r"arguments.*MemoryError")],
 )
 def test_host_module_that_fails_ends_its_input_and_nothing_else(faults, local, n, reason):
-    given = Input({"n": n})
-    with pytest.raises(HostModuleError, match=reason):
-        local.measure(space_of(faults, local, given), given, fault("none"), None)
-    following = local.measure(space_of(faults, local), GIVEN, fault("none"), None)
-    assert_ok(following)
-
-
-@pytest.mark.slow
-def test_interleaved_crash_is_the_failure_of_one(faults, local):
-    configs = list(map(fault, ("none", "trap", "build_error", "wrong_element", "read_spare")))
-    result = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=4)
-    assert [m.config for m in result] == configs
-    ok, wrong = Outcome.OK, Outcome.WRONG_RESULT
-    expected = [ok, Outcome.CRASHED, Outcome.BUILD_FAILED, wrong, ok]
-    assert [m.outcome for m in result] == expected
-    assert "SIGILL" in result[1].message
-    assert {m.timing.stopped for m in result if m.timing} == {StopReason.INTERLEAVED}
-    assert {m.timing.count for m in result if m.timing} == {4}
+    assert_input_ends(faults, local, n, reason)
 
 
 V1, V2 = Config({"V": 1}), Config({"V": 2})
-HANGS = """
-import time
-def observe(config):
-    if config["V"] == 2:
-        time.sleep(60)
-    return {}
-"""
 
 
-@pytest.fixture
-def hasty(fake, tmp_path):
-    """A measurer of a fake device, on which V = 2 hangs, and its space."""
-    return fake(write_fake(tmp_path, host=f"{FAKE_HOST}{HANGS}").with_measure({"timeout_s": 1}))
-
-
-def test_what_hangs_is_killed_and_the_next_one_is_measured(hasty):
-    local, space = hasty
+def test_what_hangs_is_killed_and_the_next_one_is_measured(fake_here):
+    local, space = fake_here(spoilt_by="#define V 2", hangs=True)
     assert outcome(local, space, FOUR, V2) is Outcome.TIMEOUT
     assert outcome(local, space) is Outcome.OK
-
-
-@pytest.mark.slow
-def test_interleaved_hang_leaves_the_other_one_measured(hasty):
-    local, space = hasty
     measured = local.measure_interleaved(space, FOUR, [V2, V1], rounds=2)
     assert [m.outcome for m in measured] == [Outcome.TIMEOUT, Outcome.OK]
-
-
-def test_only_interleaved_one_may_crash(fake):
-    assert interleaved(*fake(lives=2), 1) == [Outcome.CRASHED]
 
 
 # ------------------------------------------------------------------ a device that takes no more
@@ -156,9 +83,9 @@ def interleaved(local, space, count):
     return [m.outcome for m in measured]
 
 
-def test_device_that_runs_not_even_an_empty_kernel_is_broken(fake):
+def test_device_that_runs_not_even_an_empty_kernel_is_broken(fake_here):
     with pytest.raises(BackendUnavailable, match="an empty kernel does not run"):
-        outcome(*fake(lives=0))
+        outcome(*fake_here(lives=0))
 
 
 def fails(*_):
@@ -224,10 +151,10 @@ def test_interleaved_data_that_does_not_fit_again_is_nobodys_failure(fake_here, 
             interleaved(local, space, 3)
 
 
-@pytest.mark.slow
-def test_survivors_that_are_lost_together_again_have_that_outcome(fake):
-    # One takes three launches, of which none hurts; two take six.
-    assert interleaved(*fake(lives=5), 2) == [Outcome.CRASHED] * 2
+def test_one_that_is_lost_or_survivors_that_are_lost_together_again_have_crashed(fake_here):
+    # One takes three launches; two take six.
+    for lives, count in ((2, 1), (5, 2)):
+        assert interleaved(*fake_here(lives=lives), count) == [Outcome.CRASHED] * count
 
 
 def test_the_first_configuration_is_built_alone(fake_here, tmp_path):

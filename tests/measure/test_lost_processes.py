@@ -12,16 +12,23 @@ from contextlib import ExitStack, closing, contextmanager
 import pytest
 
 from harness.core.records import Outcome
+from harness.measure.devices import choose_one
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.space import ConstrainedSpace
+from harness.space_file import load_spec
 from harness.tuning.devices import DevicePool
 from tests.helpers.fake_kernels import FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
 from tests.helpers.planted import (
+    FAULTS,
+    GIVEN,
     assert_failed,
+    assert_input_ends,
     assert_ok,
     descendants,
+    fault,
     is_running,
+    measured_fault,
+    space_of,
     until,
 )
 from tests.helpers.replays import opened, stored
@@ -50,7 +57,7 @@ class Run:
         self.spec = write_fake(folder, host=host).with_measure({"timeout_s": 20})
         self._journal = backend.journal
         self.measurer = KernelMeasurer(self.spec, backend)
-        self.space = ConstrainedSpace.of(self.spec, FOUR, self.measurer.limits, "opencl")
+        self.space = space_of(self.spec, self.measurer, FOUR)
 
     def has_begun(self, event, count=1):
         """Wait until an event is in the journal so often."""
@@ -145,6 +152,41 @@ def test_ctrl_c_ends_all_processes(run, tmp_path, event):
     begun.measurer.close()
     assert time.monotonic() - began_s < 4.5
     assert not any(map(is_running, pids))
+
+
+# -------------------------------------------------------------------------------- faulty kernels
+
+
+@pytest.fixture(scope="module")
+def faults():
+    return load_spec(FAULTS / "faults.yaml")
+
+
+@pytest.fixture(scope="module")
+def local(faults):
+    """A measurer on PoCL, which builds and runs in processes that kernels may end."""
+    pytest.importorskip("pyopencl")
+    with closing(KernelMeasurer(faults, choose_one("opencl"))) as measurer:
+        yield measurer
+
+
+@pytest.mark.parametrize("name, word", [("null_write", "SIGSEGV"), ("trap", "SIGILL")])
+def test_crash_is_an_outcome_that_names_the_signal(faults, local, name, word):
+    assert_failed(measured_fault(faults, local, name), Outcome.CRASHED, word)
+
+
+def test_process_that_a_kernel_wrote_over_is_replaced(faults, local):
+    space = space_of(faults, local)
+    pids = []
+    for name in ("none", "overrun_far", "none", "none"):
+        measured = local.measure(space, GIVEN, fault(name), None)
+        pids.append(measured.observed["pid"])
+    assert_ok(measured)
+    assert pids[0] == pids[1] != pids[2] == pids[3]
+
+
+def test_host_module_that_fills_the_memory_ends_its_input_and_nothing_else(faults, local):
+    assert_input_ends(faults, local, 3, r"\(n=3\).*SIGKILL.*enough memory")
 
 
 # -------------------------------------------------------------------------------- several devices

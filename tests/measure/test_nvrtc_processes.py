@@ -1,7 +1,5 @@
 """NVRTC compiles in a copy of the process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -14,15 +12,15 @@ from harness.core.machine import end_with_parent
 from harness.measure.cuda import nvrtc
 
 
-def test_result_of_any_size_comes_back() -> None:
+def test_result_of_any_size_comes_back():
     content = os.urandom(3 << 20)
     assert nvrtc.run_forked(lambda: content, 60.0) == content
 
 
-def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    fork, forked = os.fork, list[int]()
+def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch):
+    fork, forked = os.fork, []
 
-    def noting() -> int:
+    def noting():
         forked.append(fork())
         return forked[-1]
 
@@ -40,7 +38,7 @@ def test_child_without_a_result_is_lost_and_was_waited_for(monkeypatch: pytest.M
             os.waitpid(forked[-1], os.WNOHANG)
 
 
-def test_result_comes_back_where_ended_children_are_not_kept() -> None:
+def test_result_comes_back_where_ended_children_are_not_kept():
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         assert nvrtc.run_forked(lambda: b"result", 60.0) == b"result"
@@ -50,8 +48,8 @@ def test_result_comes_back_where_ended_children_are_not_kept() -> None:
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_no_process_left_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fork() -> int:
+def test_no_process_left_is_an_error(monkeypatch):
+    def fork():
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "fork", fork)

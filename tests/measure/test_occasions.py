@@ -24,12 +24,6 @@ def ok(*samples_s, **changes):
 WRONG = Measurement(CONFIG, FOUR, Outcome.WRONG_RESULT, message="y[0] is 1, expected 2", wall_s=1.0)
 
 
-def test_timing_knows_the_samples_of_each_occasion():
-    split = Timing((1.0, 2.0, 3.0), occasions=(2, 1))
-    assert split.by_occasion == ((1.0, 2.0), (3.0,))
-    assert Timing((1.0, 2.0)).by_occasion == ((1.0, 2.0),)
-
-
 def test_occasions_that_do_not_hold_the_samples_are_refused():
     for occasions in [(1, 1), (3, 0), (2, 2)]:
         with pytest.raises(ValueError, match="3 samples"):

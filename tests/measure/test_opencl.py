@@ -18,6 +18,7 @@ from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, usable_devices
 from harness.measure.opencl.pocl_cpu import name_processor
 from harness.source.inlining import inlined
+from tests.helpers.compilers import open_opencl
 
 KERNEL = """\
 kernel void f(global float *y, int n, float a) {
@@ -49,12 +50,12 @@ FITTING = {"y": Y, "n": np.int32(2), "a": np.float32(3)}
 
 @pytest.fixture(scope="module")
 def compiler():
-    return OpenClCompiler(usable_devices()[0])
+    return open_opencl(OpenClCompiler)
 
 
 @pytest.fixture(scope="module")
 def device():
-    return OpenClDevice(usable_devices()[0])
+    return open_opencl()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,14 +11,14 @@ from harness.measure import choose
 from harness.measure.choose import open_kernels, open_measurer
 from harness.measure.devices import choose_one
 from harness.measure.kernels.peak import measure_peak
-from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.space_file.model import Work
+from tests import DATA
 from tests.helpers.fake_kernels import FOUR, bound_device, fake_job, write_fake
 from tests.helpers.fakes import FAKE_SPACE
-from tests.helpers.planted import assert_failed, assert_ok
+from tests.helpers.planted import assert_failed, assert_ok, space_of
 
-CALLABLE = Path(__file__).parents[1] / "data/callables/faults.yaml"
+CALLABLE = DATA / "callables/faults.yaml"
 WORK = "work: {bytes: 16 * n, flops: n}\n"  # 64 bytes and 4 operations
 OTHER = Config({"V": 2})
 PEAK = {"bytes": 64e3, "flops": 4e4}  # the work takes 1 ms and 100 us
@@ -101,7 +100,7 @@ def test_work_that_cannot_be_computed_on_an_input_makes_it_illegal(fake_here, tm
 
 
 @pytest.mark.slow
-def test_pocls_peak_is_measured_once_and_kept(tmp_path, own_cache, monkeypatch):
+def test_peak_of_pocl_is_plausible(tmp_path, own_cache, monkeypatch):
     pytest.importorskip("pyopencl")
     monkeypatch.setattr(choose, "measure_peak", measure_peak)
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")  # which tests set: no optimisation
@@ -111,17 +110,12 @@ def test_pocls_peak_is_measured_once_and_kept(tmp_path, own_cache, monkeypatch):
 }"""
     spec = write_fake(tmp_path, kernel, FAKE_SPACE + WORK)
     with closing(open_kernels(spec, backend)) as local:
-        space = ConstrainedSpace.of(spec, FOUR, local.limits, local.compiler)
+        space = space_of(spec, local, FOUR)
         result = local.measure(space, FOUR, space.default, None)
         assert_ok(result)
-        peaks = result.observed["peak_gb_per_s"], result.observed["peak_gflop_per_s"]
-        assert 0.1 < peaks[0] < 1e4
-        assert 0.1 < peaks[1] < 1e5
+        assert 0.1 < result.observed["peak_gb_per_s"] < 1e4
+        assert 0.1 < result.observed["peak_gflop_per_s"] < 1e5
         assert not any("peak" in notice for notice in local.notices)
-    monkeypatch.delattr(choose, "measure_peak")
-    with closing(open_kernels(spec, backend)) as local:
-        again = local.measure(space, FOUR, space.default, None)
-        assert again.observed["peak_gb_per_s"] == peaks[0]
 
 
 @pytest.mark.slow
@@ -133,7 +127,7 @@ def test_a_python_callable_has_the_peak_of_opencl_on_its_cpu(own_cache, monkeypa
     spec = replace(spec, work=Work.model_validate({"bytes": "16 * n"}))
     local, _ = open_measurer(spec, "auto")
     with closing(local):
-        space = ConstrainedSpace.of(spec, problem, local.limits, local.compiler)
+        space = space_of(spec, local, problem)
         measured = local.measure(space, problem, space.default, None)
         assert_ok(measured)
         assert 0.1 < measured.observed["peak_gb_per_s"] < 1e4

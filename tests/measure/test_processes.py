@@ -21,11 +21,10 @@ from harness.core.program import Program
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.process.child import Child, ChildLost
 from harness.measure.process.run_folder import run_folder
+from tests import ROOT
 from tests.helpers.child_worker import Worker, end_once, raise_unreadable, refuse
 from tests.helpers.fake_kernels import measure_kernels_here
 from tests.helpers.planted import SOON_S, descendants, is_running, until
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

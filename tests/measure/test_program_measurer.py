@@ -7,10 +7,9 @@ import pytest
 
 from harness.core.records import Config, Input, Outcome
 from harness.measure.programs.measurer import ProgramMeasurer
-from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from tests.helpers.fake_kernels import measure_programs_here
-from tests.helpers.planted import assert_failed, assert_ok
+from tests.helpers.planted import assert_failed, assert_ok, space_of
 
 GIVEN = Input({"n": 1})
 COMPILER = """\
@@ -60,17 +59,13 @@ def write(tmp_path, monkeypatch):
     return written
 
 
-def space_of(measurer, spec):
-    return ConstrainedSpace.of(spec, GIVEN, measurer.limits, measurer.compiler)
-
-
 @pytest.fixture
 def opened(write, tmp_path):
     """A measurer of the space, and the space; and what returns the lines of a journal: the values
     of A that were built, those of B that were run."""
     spec = write()
     with closing(ProgramMeasurer(spec)) as measurer:
-        space = space_of(measurer, spec)
+        space = space_of(spec, measurer, GIVEN)
         yield measurer, space, lambda name: (tmp_path / name).read_text().split()
 
 
@@ -95,7 +90,7 @@ def test_a_native_build_is_that_of_the_named_device(write):
         named = "  time: wall", f"  time: wall\n  device: [echo, {device}]"
         spec = write(('"{A}"]', '"{A}", -arch=native]'), named)
         with closing(ProgramMeasurer(spec)) as measurer:
-            found = measurer.measure(space_of(measurer, spec), GIVEN, config(0), None)
+            found = measurer.measure(space_of(spec, measurer, GIVEN), GIVEN, config(0), None)
         keys.add(found.build.key)
     assert len(keys) == 2
 

@@ -35,12 +35,13 @@ from harness.measure.programs.sandbox import (
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.space_file.program_model import ProgramVerify, Template, TimeField, TimePattern
+from tests import ROOT
 from tests.helpers.commands import check
 from tests.helpers.compilers import needs_gcc
 from tests.helpers.fake_kernels import measure_programs_here
-from tests.helpers.planted import assert_failed, assert_ok
+from tests.helpers.planted import assert_failed, assert_ok, space_of
+from tests.helpers.results_examples import SPEC
 
-ROOT = Path(__file__).parents[2]
 BOUNDS = Bounds(1 << 30, 1 << 20, 20.0)
 
 # The parameter MODE says what it does; it reports a time of its own, unlike that of its process.
@@ -108,7 +109,7 @@ def measure(here, load):
         spec = load(*changes, **more)
         opened.append(ProgramMeasurer(spec))
         given = Input({"n": n})
-        space = ConstrainedSpace.of(spec, given, opened[-1].limits, opened[-1].compiler)
+        space = space_of(spec, opened[-1], given)
         return opened[-1].measure(space, given, Config({"MODE": mode}), None)
 
     yield measured
@@ -120,7 +121,7 @@ def measure_finalists(spec, modes, rounds, seeds=(0,)):
     """Measure modes of the script interleaved on the first input."""
     given = spec.inputs[0]
     with closing(ProgramMeasurer(spec)) as measurer:
-        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
+        space = space_of(spec, measurer, given)
         configs = [Config({"MODE": mode}) for mode in modes]
         return measurer.measure_interleaved(space, given, configs, rounds, seeds)
 
@@ -463,16 +464,10 @@ def test_default_that_fails_or_changes_its_output_is_reported(measure):
         measure("right", ("default: right", "default: crash"))
 
 
-def test_finalists_are_interleaved_and_one_that_fails_drops_out(here, load):
-    right, wrong, other = measure_finalists(load(), ["right", "wrong", "other"], 4)
-    assert wrong.outcome is Outcome.WRONG_RESULT
-    for found in (right, other):
-        assert found.timing == Timing((1e-3,) * 4, StopReason.INTERLEAVED)
-
-
 def test_later_occasions_are_not_warmed_up_again(here, load):
     (found,) = measure_finalists(load(), ["right"], 6, (2, 2, 3))
-    assert (found.timing.occasions, found.warmup_s) == ((2, 2, 2), (1e-3,))
+    assert found.timing == Timing((1e-3,) * 6, StopReason.INTERLEAVED, (2, 2, 2))
+    assert found.warmup_s == (1e-3,)
 
 
 def test_finalist_that_hangs_spends_its_own_time_alone(here, load):
@@ -563,7 +558,7 @@ def c_spec(tmp_path):
 def test_programs_are_built_verified_and_equal_ones_run_once(here, c_spec):
     given = c_spec.inputs[0]
     with closing(ProgramMeasurer(c_spec)) as measurer:
-        space = ConstrainedSpace.of(c_spec, given, measurer.limits, measurer.compiler)
+        space = space_of(c_spec, measurer, given)
 
         def measured(**changes):
             return measurer.measure(space, given, Config({**space.default, **changes}), None)
@@ -676,7 +671,7 @@ def test_measurer_is_that_of_the_space(load):
     with pytest.raises(UsageError, match="--backend opencl"):
         open_measurer(spec, "opencl")
     with pytest.raises(UsageError, match="command backend"):
-        open_measurer(load_spec(ROOT / "spaces" / "mvmul.yaml"), "command")
+        open_measurer(SPEC, "command")
 
 
 @pytest.fixture

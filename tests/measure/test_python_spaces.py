@@ -2,17 +2,16 @@
 packages that they name."""
 
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from harness.core.records import Config, Outcome
 from harness.measure.choose import open_measurer
-from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
-from tests.helpers.planted import assert_failed, assert_ok
+from tests import ROOT
+from tests.helpers.planted import assert_failed, assert_ok, space_of
 
-SPACES = sorted((Path(__file__).parents[2] / "spaces/python").glob("*.yaml"))
+SPACES = sorted((ROOT / "spaces/python").glob("*.yaml"))
 PARAMS = [
     pytest.param(path, id=path.stem, marks=[pytest.mark.torch] * path.stem.startswith("torch"))
     for path in SPACES
@@ -31,7 +30,7 @@ def measured_configs(spec, changes):
     problem = min(spec.inputs, key=lambda each: sum(map(float, each.values())))
     measurer, _ = open_measurer(spec, "auto")
     with closing(measurer):
-        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+        space = space_of(spec, measurer, problem)
         configs = [space.canonical(Config({**space.default, **each})) for each in changes]
         return [measurer.measure(space, problem, config, None) for config in configs]
 

@@ -11,7 +11,6 @@ import re
 import shutil
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -28,22 +27,19 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space.constrained import make_program
 from harness.space_file import load_spec
+from tests import DATA, ROOT
 from tests.helpers.compilers import BOTH, needs_nvcc
-from tests.helpers.planted import assert_ok
+from tests.helpers.planted import assert_ok, space_of
 from tests.helpers.planted import measured as measured_changes
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-CASES = sorted((ROOT / "tests/data/suite").glob("*.yaml"))
+CASES = sorted((DATA / "suite").glob("*.yaml"))
 ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
 SHORT = {"warmup": 1, "repeats": 1}
 """Two runs of each configuration, both of which are verified."""
 
 target_of = functools.cache(CompileTarget.of_architecture)
-
-
-DEFAULT = {}
 
 
 @dataclass(frozen=True)
@@ -63,21 +59,21 @@ class SuiteCase:
 
 @pytest.fixture(params=[path.stem for path in CASES])
 def case(request):
-    path = ROOT / "tests/data/suite" / f"{request.param}.yaml"
+    path = DATA / f"suite/{request.param}.yaml"
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     inputs = tuple(Input(problem) for problem in data["inputs"])
     return SuiteCase(path.stem, tuple(data["configs"]), inputs, data["mutation"])
 
 
 def spec_of(case, root=ROOT):
-    return load_spec(root / "spaces" / f"{case.name}.yaml").with_measure(SHORT)
+    return load_spec(root / f"spaces/{case.name}.yaml").with_measure(SHORT)
 
 
 def measured(case, spec, backend, points):
     """Measure corners on inputs, one by one."""
     with closing(KernelMeasurer(spec, backend)) as measurer:
         for problem, corner in points:
-            space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+            space = space_of(spec, measurer, problem)
             config = case.config(space, corner)
             assert space.why_illegal(config) is None, f"{config} on ({problem})"
             yield measurer.measure(space, problem, config, None)
@@ -97,7 +93,7 @@ def test_table_of_the_page_has_each_kernel_with_the_number_of_its_inputs():
     rows = re.findall(r"^\| (\w+) ?\** \| [\d,]+ \| (\d+) \|", page, re.MULTILINE)
     assert {name for name, _ in rows} == {path.stem for path in CASES}
     for name, inputs in rows:
-        assert int(inputs) == len(load_spec(ROOT / "spaces" / f"{name}.yaml").inputs), name
+        assert int(inputs) == len(load_spec(ROOT / f"spaces/{name}.yaml").inputs), name
 
 
 def test_corners_verify_on_inputs_that_no_block_divides(case, opencl):
@@ -128,7 +124,7 @@ def smallest_input(spec):
 def test_default_verifies_on_the_smallest_input_with_all_optimisations(case, opencl, monkeypatch):
     monkeypatch.delenv("PYOPENCL_BUILD_OPTIONS")
     spec = spec_of(case)
-    (found,) = measured(case, spec, opencl, [(smallest_input(spec), DEFAULT)])
+    (found,) = measured(case, spec, opencl, [(smallest_input(spec), {})])
     assert_ok(found)
 
 
@@ -149,7 +145,7 @@ def test_corners_compile_without_a_warning(case):
 # --------- Kernels as they are written today (spaces/modern): CUDA C++ templates, and OpenCL twins
 
 
-MODERN_SPACES = Path(__file__).parents[2] / "spaces" / "modern"
+MODERN_SPACES = ROOT / "spaces/modern"
 MODERN = {
     "gemm": (
         {"m": 67, "n": 45, "k": 35},

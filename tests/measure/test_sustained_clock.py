@@ -1,7 +1,5 @@
 """Times at the clock that a device sustains, over scripted clocks: nothing here waits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,17 +8,10 @@ import pytest
 
 from harness.analysis.sensors import clock_lines
 from harness.checking import default_run
-from harness.compare.matching import match
-from harness.compare.reading import KernelResults
-from harness.core.errors import LaunchFailed, UsageError
+from harness.core.errors import LaunchFailed
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
-from harness.core.program import Launch, Program
-from harness.core.records import BOOST, SUSTAINED, Environment
-from harness.measure.choose import measuring_as, open_measurer
-from harness.measure.cuda.device import CudaDevice
-from harness.measure.cuda.gpus import list_gpus
-from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.device import clocks
+from harness.core.records import BOOST, SUSTAINED
+from harness.measure.choose import measuring_as
 from harness.measure.device.clocks import (
     GPU_WARMUP_S,
     LONGEST_SUSTAINING_S,
@@ -112,16 +103,6 @@ def test_no_sample_before_the_clock_is_flat_for_a_second(clock, is_readable, lea
     assert clock(gpu.now_s - gpu.began_s) == clock(100.0), "no boost is left"
 
 
-def test_boost_passes_as_steady_where_it_is_asked_for():
-    now_s = 100.0
-    watch = ClockWatch(BOOST_MHZ, lambda: now_s)
-    for _ in range(3):
-        watch.run_begins()
-        now_s += RUN_S
-        watch.run_ended(BOOST_MHZ, RUN_S)
-    assert watch.is_warm(GPU_WARMUP_S)
-
-
 @pytest.mark.parametrize("run_s", [0.3, 0.7, 1.5])
 def test_two_long_runs_are_enough(run_s):
     gpu = Gpu(plateau(0.0))
@@ -150,7 +131,7 @@ def test_another_configuration_and_a_pause_need_a_clock_that_is_flat_again():
 
 
 def test_low_clocks_are_data():
-    waits: list[float] = []
+    waits = []
     of_samples = SampleClocks(Gpu(plateau(0.0)).watch, waits.append)
     assert all(of_samples.keeps(mhz) for mhz in (1000, 500, 630))
     assert not waits
@@ -246,27 +227,6 @@ def test_times_of_two_clocks_are_of_two_environments(fake_here):
     assert isinstance(sustained._device._child._worker._device.watch, SustainedWatch)
 
 
-def test_one_process_measures_at_one_clock(tmp_path):
-    spec = spec_of(tmp_path, "{}")
-    kernel = "kernel void twice(global double *x, global double *y) { y[0] = V; }"
-    (tmp_path / "twice.cl").write_text(kernel)
-    owner, _ = open_measurer(spec, "opencl")
-    try:
-        with pytest.raises(UsageError, match=r"at the clock sustained, and .* with: boost; write"):
-            open_measurer(spec.with_measure({"clock": SUSTAINED}), "opencl", owner)
-    finally:
-        owner.close()
-
-
-def test_compare_refuses_times_of_another_clock():
-    of_boost = Environment("opencl", "a device", "a platform", "1", "a compiler")
-    sustained = replace(of_boost, clock=SUSTAINED)
-    results = [KernelResults("k", environment, "p", {}) for environment in (of_boost, sustained)]
-    with pytest.raises(UsageError, match="clock: boost -> sustained") as refused:
-        list(match(results[:1], results[1:], across_environments=False))
-    assert "Tune BASE again with `measure: {clock: sustained}` in its space" in str(refused.value)
-
-
 def test_the_report_says_what_share_of_boost_is_sustained(tmp_path):
     notes = {"facts": {"clock_khz": "1980000"}}
     database = str(tmp_path / "r.db")
@@ -342,39 +302,3 @@ def test_check_warns_where_the_default_fails_at_the_sustained_clock(tmp_path, mo
         in "\n".join(ended.lines())
     )
     assert not ended.failures
-
-
-# ------------------------------------------------------------------------- CUDA
-
-
-@pytest.mark.gpu
-def test_sustained_times_of_cuda(stub, monkeypatch):
-    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "2000000")
-    monkeypatch.setenv("CUDA_STUB_SM_MHZ", "1980," * 20 + "1250")
-    source = """extern "C" __global__ void twice(const float *x, float *y) {
-        int i = blockIdx.x * blockDim.x + threadIdx.x;
-        y[i] = 2 * x[i];
-    }"""
-    monkeypatch.setattr(clocks, "SUSTAINED_S", 0.1)
-    now_s = 0.0
-    device = CudaDevice()
-    launch = device.launch
-
-    def timed(*given):
-        nonlocal now_s
-        elapsed_s = launch(*given)
-        now_s += elapsed_s
-        return elapsed_s
-
-    monkeypatch.setattr(device, "launch", timed)
-    device.watch = SustainedWatch(device.watch.full_mhz, lambda: now_s)
-    device.bind(DATA.arguments)
-    job = replace(
-        AT_SUSTAINED,
-        binary=Nvcc(list_gpus()[0].arch).compile(Program(source, (), ())),
-        launches=(Launch("twice", (4,), (1,), ("x", "y")),),
-    )
-    measured = measure_alone(device, DATA, job)
-    assert measured.time_s == pytest.approx(2e-3 * 1980 / 1250, rel=0.01)
-    assert measured.observed[SM_CLOCK_MHZ] == pytest.approx(1250, rel=0.01)
-    assert now_s > 0.1

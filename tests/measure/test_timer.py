@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable
-from harness.core.program import Launch, Program
+from harness.core.program import Launch
 from harness.core.records import DEVICE_TIMER, HOST_TIMER
 from harness.measure.device.clocks import COMPARED, why_wrong
 from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl.device import OpenClDevice
-from harness.measure.opencl.driver import OpenClCompiler, usable_devices
+from tests.helpers.compilers import open_opencl, opencl_binary
 from tests.helpers.fakes import FakeDevice
 
 pytest.importorskip("pyopencl")
@@ -19,10 +19,13 @@ pytest.importorskip("pyopencl")
 SOURCE = """
 kernel void spin(global int *x) {
     int sum = x[0];
-    for (int i = 0; i < 3000000; i++) sum = sum * 3 + i;
+    for (int i = 0; i < 2000000; i++) sum = sum * 3 + i;
     x[0] = sum;
 }
 """
+
+
+FUNCTIONS = range(COMPARED + 1)
 
 
 class LyingDevice(OpenClDevice):
@@ -59,19 +62,19 @@ def test_a_clock_is_wrong_that_differs_too_far_from_the_hosts():
 
 
 def test_a_right_clock_is_believed():
-    device = OpenClDevice(usable_devices()[0])
+    device = open_opencl()
     device.check_clock()
     assert device.environment("").timer == DEVICE_TIMER
     assert not device.notices
 
 
 def test_the_hosts_clock_takes_the_place_of_a_wrong_one():
-    device = LyingDevice(usable_devices()[0])
+    device = open_opencl(LyingDevice)
     assert spun_s(device, launches=1) == 1e-9
     device.check_clock()
     environment = device.environment("")
     assert environment.timer == HOST_TIMER
-    assert environment.fingerprint != OpenClDevice(usable_devices()[0]).environment("").fingerprint
+    assert environment.fingerprint != open_opencl().environment("").fingerprint
     assert "1.00 ns" in device.notices[0]
     assert spun_s(device, launches=COMPARED) > 1e-4
 
@@ -79,14 +82,14 @@ def test_the_hosts_clock_takes_the_place_of_a_wrong_one():
 def test_a_device_is_refused_where_the_hosts_clock_is_too_coarse(monkeypatch):
     monkeypatch.setattr(opencl_device, "_LONGEST_LAUNCHING_S", 0.0)
     with pytest.raises(BackendUnavailable, match="too coarse"):
-        LyingDevice(usable_devices()[0]).check_clock()
+        open_opencl(LyingDevice).check_clock()
     with pytest.raises(BackendUnavailable, match="driver"):
         StoppedClock().check_clock()
 
 
 def test_a_clock_that_is_wrong_of_kernels_alone_is_noticed_at_the_first_input():
     with pytest.raises(BackendUnavailable, match=r"1\.00 ns"):
-        spun_s(LyingDevice(usable_devices()[0]), launches=20)
+        spun_s(open_opencl(LyingDevice), launches=20)
 
 
 def test_a_clock_that_seems_wrong_at_most_launches_is_believed():
@@ -100,22 +103,22 @@ def test_a_clock_that_seems_wrong_at_most_launches_is_believed():
             self.launches += 1
             return elapsed_s if self.launches % 9 else time.perf_counter() - begin_s
 
-    spun_s(Disturbed(usable_devices()[0]), launches=40)
+    spun_s(open_opencl(Disturbed), launches=40)
 
 
 def test_first_launches_of_functions_are_no_evidence():
-    device = LyingDevice(usable_devices()[0])
-    source = "".join(SOURCE.replace("spin", f"spin{number}") for number in range(20))
-    binary = OpenClCompiler(usable_devices()[0]).compile(Program(source, (), ()))
+    device = open_opencl(LyingDevice)
+    source = "".join(SOURCE.replace("spin", f"spin{number}") for number in FUNCTIONS)
+    binary = opencl_binary(source)
     device.bind({"x": np.zeros(1, np.int32)})
     module = device.load(binary)
-    for number in range(20):
+    for number in FUNCTIONS:
         device.launch(module, [Launch(f"spin{number}", (1,), (1,), ("x",))])
 
 
 def spun_s(device, launches):
     """Launch a kernel of milliseconds so often; return its last time."""
-    binary = OpenClCompiler(usable_devices()[0]).compile(Program(SOURCE, (), ()))
+    binary = opencl_binary(SOURCE)
     device.bind({"x": np.zeros(1, np.int32)})
     module = device.load(binary)
     for _ in range(launches):

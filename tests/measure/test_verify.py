@@ -14,8 +14,7 @@ from harness.measure.device.verify import (
     size_of,
     verify,
 )
-from harness.measure.opencl.device import OpenClDevice
-from harness.measure.opencl.driver import usable_devices
+from tests.helpers.compilers import open_opencl
 
 WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 NUMBERS = ["bool", *WHOLE, "float16", "float32", "float64", "complex64", "complex128"]
@@ -83,7 +82,7 @@ def test_bfloat16_is_compared_with_its_own_tolerance():
     assert compare(expected.astype(dtype), expected) is None
     assert compare((expected * 1.02).astype(dtype), expected) is None
     assert compare((expected * 1.05).astype(dtype), expected).index is not None
-    device = OpenClDevice(usable_devices()[0])
+    device = open_opencl()
     once, doubled = expected.astype(dtype), (2 * expected).astype(dtype)
     device.bind({"x": once})
     np.testing.assert_array_equal(device.arguments.read("x"), once)

@@ -1,12 +1,11 @@
 """Tests that a kernel passes without its work are named, where its data show it."""
 
-import pytest
-
 from harness.core.records import Input
 from harness.measure.device.verify import Tolerance
 from harness.measure.kernels import weak
 from harness.measure.kernels.data import make_kernel_data
-from tests.helpers.commands import tune
+from tests.helpers.fake_kernels import FOUR, write_fake
+from tests.helpers.fakes import FAKE_HOST
 
 GIVEN = Input({"n": 64})
 
@@ -22,23 +21,6 @@ def reference(arguments):
     x, w, n = arguments["x"], arguments["w"], arguments["n"]
     return {{"y": {result}}}
 """
-
-SPACE = """\
-name: weighted
-kernel: {function: weighted, source: {opencl: weighted.cl}, host: weighted.py}
-parameters:
-  BLOCK: {values: [8, 16], role: launch, default: 8}
-launch: {group: [BLOCK], grid: ["ceil_div(n, BLOCK)"]}
-inputs: {features: [n], values: [{n: 64}, {n: 128}]}
-measure: {repeats: 2, min_repeats: 2}
-"""
-
-SOURCE = """\
-kernel void weighted(global const float *x, global const float *w, global float *y, int n) {
-    if (get_global_id(0) < n) y[get_global_id(0)] = 2 * x[get_global_id(0)];
-}
-"""
-
 
 EACH = Tolerance()
 
@@ -116,14 +98,10 @@ def test_slow_reference_is_computed_once(tmp_path, monkeypatch):
     assert not weaknesses(tmp_path, "2 * x")
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("opencl")
-def test_command_warns_of_a_weak_test_once_and_passes(tmp_path, capsys):
-    (tmp_path / "weighted.py").write_text(HOST.format(result="2 * x", dtype="float32"))
-    (tmp_path / "weighted.cl").write_text(SOURCE)
-    (space := tmp_path / "weighted.yaml").write_text(SPACE)
-    database = str(tmp_path / "r.db")
-    options = ("--backend", "opencl", "--test-limit", "2", "--database", database)
-    assert tune([space, *options]) == 0
-    printed = " ".join("".join(capsys.readouterr()).split())
-    assert printed.count("verify is weak on n=64: a kernel that does not read w") == 1
+def test_measurer_says_it_of_its_data(fake_here, tmp_path):
+    host = FAKE_HOST.replace("2 * arguments", "0 * arguments")
+    measurer, space = fake_here(write_fake(tmp_path, host=host))
+    measurer.measure(space, FOUR, space.default, None)
+    first, *_ = measurer.weak_tests(FOUR)
+    assert first.startswith("y is 0 everywhere")
+    assert measurer.weak_tests(FOUR) == [], "each once"

@@ -2,20 +2,19 @@
 
 import re
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from harness.core.records import Config, Input, Outcome
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.occasions import new_seed
-from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats.interleaved import is_shown
 from harness.stats.timing import time_ratio
-from tests.helpers.planted import assert_failed, assert_ok
+from tests import DATA
+from tests.helpers.planted import assert_failed, assert_ok, space_of
 
-ZOO = Path(__file__).parents[1] / "data/zoo/kernels.yaml"
+ZOO = DATA / "zoo/kernels.yaml"
 GIVEN, LARGE = Input({"n": 100, "k": 64}), Input({"n": 800, "k": 4096})
 
 HONEST = ("honest", "honest_with_scratch", "honest_with_local")
@@ -65,9 +64,14 @@ CLAIMS_LOST = (
 
 
 @pytest.fixture(scope="module")
-def local(module_opencl):
+def spec():
+    return load_spec(ZOO)
+
+
+@pytest.fixture(scope="module")
+def local(spec, module_opencl):
     """A measurer of the zoo."""
-    with closing(KernelMeasurer(load_spec(ZOO), module_opencl)) as local:
+    with closing(KernelMeasurer(spec, module_opencl)) as local:
         yield local
 
 
@@ -76,20 +80,20 @@ def configured(name, share=50):
 
 
 @pytest.fixture(scope="module")
-def measure(local):
+def measure(spec, local):
     """Measures a kernel of the zoo as a search does."""
 
     def searched(name, problem=GIVEN):
-        space = ConstrainedSpace.of(load_spec(ZOO), problem, local.limits, "opencl")
+        space = space_of(spec, local, problem)
         return local.measure(space, problem, configured(name), None)
 
     return searched
 
 
 @pytest.fixture(scope="module")
-def final(local):
+def final(spec, local):
     """Searches, and then measures a kernel of the zoo and the default as in the finals."""
-    space = ConstrainedSpace.of(load_spec(ZOO), LARGE, local.limits, "opencl")
+    space = space_of(spec, local, LARGE)
     default = space.canonical(space.default)
 
     def of(name, share=50):
@@ -102,8 +106,8 @@ def final(local):
     return of
 
 
-def test_every_kernel_of_the_zoo_is_tested():
-    cheats = next(p for p in load_spec(ZOO).parameters if p.name == "CHEAT")
+def test_every_kernel_of_the_zoo_is_tested(spec):
+    cheats = next(p for p in spec.parameters if p.name == "CHEAT")
     names = {name for name, _ in CLAIMS_LOST} | {*WRONG_IN_THE_FINALS, "writes_far_behind"}
     assert {*REFUSED, *HARMLESS, *HONEST, CALLS_OUT} | names == set(cheats.values)
 
@@ -183,7 +187,7 @@ def test_write_farther_than_the_least_zone_is_found_behind_a_large_array(measure
 # ----------------------------------------------------------------- results of what outputs hold
 
 
-FILLS = Path(__file__).parents[1] / "data/zoo/fills.yaml"
+FILLS = DATA / "zoo/fills.yaml"
 
 FILLS_REFUSED = {
     "flips_the_sign_bit": r"at the first run: whole\[\d+\] is \d+.*100 of 100 elements",
@@ -202,7 +206,7 @@ def test_result_made_of_what_an_output_holds_is_refused(local, module_opencl):
     assert set(names) == {"honest", *FILLS_REFUSED}
     with closing(KernelMeasurer(spec, module_opencl, local)) as measurer:
         problem = spec.inputs[0]
-        space = ConstrainedSpace.of(spec, problem, measurer.limits, "opencl")
+        space = space_of(spec, measurer, problem)
         for name in names:
             config = Config({**space.default, "CHEAT": name})
             measured = measurer.measure(space, problem, config, None)

@@ -5,7 +5,6 @@ They were written after what is published of agents and of tuned programs that c
 
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +13,13 @@ from harness.core.records import Config, Input, Outcome
 from harness.measure.programs import building
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.sandbox import run_command
-from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats.interleaved import is_shown
+from tests import DATA
 from tests.helpers.fake_kernels import measure_programs_here
-from tests.helpers.planted import assert_failed, assert_ok
+from tests.helpers.planted import assert_failed, assert_ok, space_of
 
-ZOO = Path(__file__).parents[1] / "data/zoo/programs"
+ZOO = DATA / "zoo/programs"
 NAMES = sorted(path.stem for path in ZOO.glob("*.sh") if path.stem != "common")
 SPACE = f"""\
 name: zoo
@@ -60,7 +59,7 @@ def open_zoo(tmp_path, monkeypatch):
         (tmp_path / "zoo.yaml").write_text(text.replace("TEMP_FOLDER", str(tmp_path)))
         spec = load_spec(tmp_path / "zoo.yaml")
         with closing(ProgramMeasurer(spec)) as measurer:
-            yield measurer, ConstrainedSpace.of(spec, GIVEN, measurer.limits, None)
+            yield measurer, space_of(spec, measurer, GIVEN)
 
     return opened
 
