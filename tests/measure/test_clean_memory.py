@@ -149,14 +149,6 @@ def test_kernel_that_overruns_at_one_run_only_is_blamed(worker):
     assert outcome_of(worker, "overruns_once") is Outcome.WRONG_RESULT
 
 
-def test_search_runs_on_clean_memory_after_interleaved_kernels(worker):
-    result = worker.run_interleaved(
-        worker.key, [job_of("reaches_copies")], Block(rounds=2)
-    ).measured
-    assert result[0].outcome is Outcome.WRONG_RESULT
-    assert outcome_of(worker, "right") is Outcome.OK
-
-
 @pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input", "overruns_once"])
 def test_interleaved_kernels_are_repeated_where_spoilt(worker, guilty):
     jobs = [job_of("right"), job_of(guilty), job_of("right")]
@@ -164,11 +156,6 @@ def test_interleaved_kernels_are_repeated_where_spoilt(worker, guilty):
     assert worker.must_be_replaced == (guilty == "overruns_far")
     with pytest.raises(NotPrepared):
         worker.run(worker.key, job_of("right"))
-
-
-def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker):
-    assert outcome_of(worker, "overruns_far") is Outcome.WRONG_RESULT
-    assert worker.must_be_replaced
 
 
 @pytest.mark.parametrize("left_zone, answers", [(True, True), (False, False), (False, True)])

@@ -340,13 +340,6 @@ def test_short_kernel_is_measured_as_means_of_many_runs_each():
     assert measured.timing.clock_error_s <= 0.0055 * measured.time_s
 
 
-def test_configurations_in_one_round_have_samples_of_their_own_sizes():
-    device = TickingDevice(slow=30 * TICK_S, fast=3 * TICK_S)
-    slow, fast = interleaved(device, [DATA], [ticked("slow"), ticked("fast")], 4)
-    assert slow.observed[RUNS_PER_SAMPLE] == 4
-    assert fast.observed[RUNS_PER_SAMPLE] == pytest.approx(33, abs=2)
-
-
 def test_interleaved_samples_are_long_enough_for_the_least_time_after_an_untimed_run():
     device = TickingDevice(tick_s=1e-9, short=1e-3, long=0.05)
     jobs = [ticked(kernel, least_time_s=0.2, repeats=20) for kernel in ("short", "long")]

@@ -258,34 +258,20 @@ def bits(kernel):
     return measure_alone(bound_device(kernel), DATA, JOB).observed[OUTPUT_BITS]
 
 
-def with_bits_of(kernel, other, must_repeat=False, **kernels):
-    """Measure a kernel whose outputs must have the bits of another one's; return its device too."""
-    device = FakeDevice(kernels=KERNELS | {"near": off_by_one_place} | kernels)
+def with_bits_of(kernel, other, must_repeat=False):
+    """Measure a kernel whose outputs must have the bits of another one's."""
+    kernels = {"near": off_by_one_place, "unsteady": unsteady, "full": fills_memory}
+    device = FakeDevice(kernels=KERNELS | kernels)
     device.bind(DATA.arguments)
-    same = BitsOf("the default", fake_job(other, config=Config({"A": 0})), must_repeat)
-    case = replace(DATA, bits={})
-    return measure_alone(device, case, fake_job(kernel, same_bits_as=same)), device, case
+    same = BitsOf("the default", fake_job(other), must_repeat)
+    return measure_alone(device, replace(DATA, bits={}), fake_job(kernel, same_bits_as=same))
 
 
 def test_output_within_the_tolerance_must_still_have_the_bits_of_the_default():
-    right, _, _ = with_bits_of("near", "near")
-    assert right.observed[BIT_EXACT] == 1
-    wrong, _, _ = with_bits_of("near", "twice")
-    assert_failed(wrong, Outcome.WRONG_RESULT, "at the first run", "the default bit for bit")
-    varies, _, _ = with_bits_of("unsteady", "near", unsteady=unsteady)
-    assert_failed(varies, Outcome.WRONG_RESULT, "bit for bit")
-
-
-def test_configuration_with_the_demanded_bits_is_run_once_for_each_data():
-    measured, device, case = with_bits_of("near", "near")
-    assert_ok(measured)
-    count = len(device.launched)
-    job = fake_job(
-        "near", same_bits_as=BitsOf("it", fake_job("near", config=Config({"A": 0})), True)
-    )
-    device.launched.clear()
-    assert_ok(measure_alone(device, case, job))
-    assert len(device.launched) == count - 2
+    assert with_bits_of("near", "near").observed[BIT_EXACT] == 1
+    for kernel, other in (("near", "twice"), ("unsteady", "near")):
+        measured = with_bits_of(kernel, other)
+        assert_failed(measured, Outcome.WRONG_RESULT, "the default bit for bit")
 
 
 def test_interleaved_outputs_must_have_the_bits_on_every_set_of_data():
@@ -300,17 +286,16 @@ def test_interleaved_outputs_must_have_the_bits_on_every_set_of_data():
 
 
 def test_default_whose_bits_vary_demands_none_or_fails_where_it_must_not():
-    measured, _, _ = with_bits_of("near", "unsteady", unsteady=unsteady)
-    assert measured.observed[BIT_EXACT] == 0
-    measured, _, _ = with_bits_of("near", "unsteady", must_repeat=True, unsteady=unsteady)
+    assert with_bits_of("near", "unsteady").observed[BIT_EXACT] == 0
+    measured = with_bits_of("near", "unsteady", must_repeat=True)
     assert_failed(measured, Outcome.LAUNCH_FAILED, "two runs", "differ in")
 
 
 def test_default_that_fails_is_reported():
-    measured, _, _ = with_bits_of("twice", "nothing")
-    assert_failed(measured, Outcome.LAUNCH_FAILED, "the default", "wrong result")
-    measured, _, _ = with_bits_of("twice", "full", full=fills_memory)
-    assert_failed(measured, Outcome.OUT_OF_MEMORY, "4 bytes are free")
+    wrong = with_bits_of("twice", "nothing")
+    assert_failed(wrong, Outcome.LAUNCH_FAILED, "the default", "wrong result")
+    full = with_bits_of("twice", "full")
+    assert_failed(full, Outcome.OUT_OF_MEMORY, "4 bytes are free")
 
 
 def test_equal_bits_have_one_digest_and_outputs_that_vary_have_none():

@@ -1,9 +1,9 @@
 """Measure how many small faults the tests notice: mutation testing (DeMillo et al., 1978).
 
 A mutant is a copy of the project in which one comparison, operator, constant or condition of a room
-is changed. The tests of the README's command run on it, those of the room first, and then the tests
-that are marked slow; it is noticed if one of them fails. The places that change are drawn at random
-from a group of rooms, each with the same probability. Run it where harness is installed:
+is changed. The tests of the README's command run on it, those of the room first; it is noticed if
+one of them fails. The places that change are drawn at random from a group of rooms, each with the
+same probability. Run it where harness is installed:
 
     python -m tests.tools.mutation --out FILE [--group NAME] [--count 60] [--seed 0] [--jobs 1]
 
@@ -47,9 +47,9 @@ from tests.tools.mutants import GROUPS, Mutant, drawn
 
 ROOT = Path(__file__).resolve().parents[2]
 ORIGINAL = "project"  # the unchanged copy; the others lie beside it
-_LEFT_OUT = "not postgres and not pycuda and not torch"
-_STEPS = {"command": f"not slow and {_LEFT_OUT}", "slow": f"slow and {_LEFT_OUT}"}
-"""Each step's tests, by pytest's markers."""
+_MARKERS = ("-m", "not slow and not postgres and not pycuda and not torch")
+"""Those of README's command."""
+
 _ALL_LEFT_OUT = 5  # pytest's exit code
 _PR_SET_PDEATHSIG = 1
 Line = dict[str, Any]
@@ -89,7 +89,7 @@ class Ended:
 
 
 def run_tests(tree: Path, arguments: Sequence[str], timeout_s: float) -> Ended:
-    """Run pytest in a copy of the project, with the arguments `-m STEP TEST ...`."""
+    """Run pytest in a copy of the project, with arguments such as names of tests."""
     failures = tree.with_suffix(".failed")
     failures.write_text("")
     process = _FORKS.Process(target=_be_pytest, args=(tree, failures, arguments))
@@ -135,26 +135,24 @@ def _be_pytest(tree: Path, failures: Path, arguments: Sequence[str]) -> None:
 
     options = ["-q", "-n", "0", "-p", "no:cacheprovider"]
     options.append(f"--basetemp={tree.with_suffix('.temporary')}")
-    sys.exit(pytest.main([*options, *arguments], plugins=[Failures()]))
+    sys.exit(pytest.main([*options, *_MARKERS, *arguments], plugins=[Failures()]))
 
 
-def noticed_by(mutant: Mutant, tree: Path, step: str, timeout_s: float) -> str:
-    """Return the test of a step that notices a mutant, or what else it does to the tests; "" for
-    nothing.
+def noticed_by(mutant: Mutant, tree: Path, timeout_s: float) -> str:
+    """Return the test that notices a mutant, or what else it does to the tests; "" for nothing.
 
     A test notices it if it fails, and passes without the change.
     """
     target = tree / mutant.path
     source = target.read_bytes()
-    markers = ["-m", _STEPS[step]]
-    tests = [*markers, "-x", *tests_for(mutant.path, tree)]
+    tests = ["-x", *tests_for(mutant.path, tree)]
     for _ in range(2):
         target.write_bytes(mutant.applied(source))
         ended = run_tests(tree, tests, timeout_s)
         target.write_bytes(source)
         if ended.passed or ended.late:
             return ended.how if ended.late else ""
-        if ended.failed and run_tests(tree, [*markers, ended.failed[0]], timeout_s).passed:
+        if ended.failed and run_tests(tree, [ended.failed[0]], timeout_s).passed:
             return ended.failed[0]
         shutil.rmtree(tree)
         _copied(tree.with_name(ORIGINAL), tree)  # a mutant may have written there
@@ -216,21 +214,22 @@ def _copy(commit: str, tree: Path) -> Path:
     return tree
 
 
-def check(journal: Journal, tree: Path, timeout_s: float) -> None:
-    """End the program if a test fails twice without a mutant."""
-    for step, marker in _STEPS.items():
-        if journal.find({"step": step}) is not None:
-            continue
-        tests, start = ["-m", marker, "tests"], time.monotonic()
-        first = run_tests(tree, tests, timeout_s)
-        again = first if first.passed else run_tests(tree, tests, timeout_s)
+def check(journal: Journal, tree: Path, timeout_s: float) -> float:
+    """Return the seconds of the tests without a mutant; end the program if one fails twice."""
+    checked = journal.find({"mutant": "none"})
+    if checked is None:
+        start = time.monotonic()
+        first = run_tests(tree, ["tests"], timeout_s)
+        again = first if first.passed else run_tests(tree, ["tests"], timeout_s)
         twice = [test for test in first.failed if test in again.failed]
         if twice or not (again.passed or again.failed):
             found = "\n".join(twice or [again.how])
             sys.exit(f"these fail without a mutant, so no mutant can be tried:\n{found}")
-        seconds = round(time.monotonic() - start, 1)
-        journal.add({"step": step, "seconds": seconds})
-        print(f"{step}: its tests pass without a mutant, in {seconds:.0f} s", flush=True)
+        checked = {"mutant": "none", "seconds": round(time.monotonic() - start, 1)}
+        journal.add(checked)
+        print(f"the tests pass without a mutant, in {checked['seconds']:.0f} s", flush=True)
+    seconds: float = checked["seconds"]
+    return seconds
 
 
 def try_mutants(
@@ -239,17 +238,13 @@ def try_mutants(
     """Try mutants and add them to the journal, as many at a time as there are copies."""
 
     def tried(line: Line, mutant: Mutant) -> Line:
-        tree, start, by = trees.pop(), time.monotonic(), ""
+        tree = trees.pop()
+        start = time.monotonic()
         try:
-            for step in _STEPS:
-                passed = journal.find({"step": step})
-                limit_s = max(timeout_s, 3 * passed["seconds"] if passed else 0.0)
-                if by := noticed_by(mutant, tree, step, limit_s):
-                    break
+            by = noticed_by(mutant, tree, timeout_s)
         finally:
             trees.append(tree)
-        seconds = round(time.monotonic() - start, 1)
-        return {**line, "noticed": step if by else "", "by": by, "seconds": seconds}
+        return {**line, "by": by, "seconds": round(time.monotonic() - start, 1)}
 
     pool = ThreadPoolExecutor(len(trees))
     try:
@@ -264,20 +259,17 @@ def try_mutants(
 def show(groups: Sequence[str], lines: Sequence[Line]) -> None:
     """Print the table, the diffs of what nothing noticed, and the JSON line."""
     figures: dict[str, Line] = {}
-    print("\ngroup      mutants  by the command, 95 %    by all steps, 95 %")
+    print("\ngroup      mutants  noticed, 95 %")
     for group in groups:
-        steps = [line["noticed"] for line in lines if line["group"] == group]
-        figures[group] = {"mutants": len(steps)}
-        cells = []
-        for name, noticed in (("command", steps.count("command")), ("all", sum(map(bool, steps)))):
-            ends = binomtest(noticed, len(steps)).proportion_ci()
-            share = noticed / len(steps)
-            cells.append(f"{noticed:>4}  {share:.0%} [{ends.low:.0%}, {ends.high:.0%}]")
-            figures[group][name] = noticed
-            figures[group][f"{name}_95"] = [round(ends.low, 3), round(ends.high, 3)]
-        print(f"{group:<10} {len(steps):>7}  {cells[0]:<23} {cells[1]}")
+        noticed = [bool(line["by"]) for line in lines if line["group"] == group]
+        share = sum(noticed) / len(noticed)
+        ends = binomtest(sum(noticed), len(noticed)).proportion_ci()
+        figures[group] = {"mutants": len(noticed), "noticed": sum(noticed)}
+        figures[group]["noticed_95"] = [round(ends.low, 3), round(ends.high, 3)]
+        cell = f"{sum(noticed):>4}  {share:.0%} [{ends.low:.0%}, {ends.high:.0%}]"
+        print(f"{group:<10} {len(noticed):>7}  {cell}")
     for line in lines:
-        if not line["noticed"]:
+        if not line["by"]:
             print(f"\nnot noticed: {line['path']}, line {line['line']}\n{line['diff']}")
     print(f"\n{json.dumps(figures)}")
 
@@ -313,8 +305,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ]
         left = [each for each in found if journal.find(each[0]) is None]
         trees = [_copied(original, Path(folder, str(job))) for job in range(args.jobs)]
-        check(journal, trees[0], 6 * args.timeout)
-        try_mutants(left, journal, trees, args.timeout)
+        seconds = check(journal, trees[0], 6 * args.timeout)
+        try_mutants(left, journal, trees, max(args.timeout, 3 * seconds))
     show(groups, [line for each, _ in found if (line := journal.find(each)) is not None])
 
 
