@@ -9,6 +9,7 @@ from harness.core.errors import BackendUnavailable
 from harness.core.program import Launch
 from harness.core.records import DEVICE_TIMER, HOST_TIMER
 from harness.measure.device.clocks import COMPARED, why_wrong
+from harness.measure.device.launcher import COMPARED_LAUNCHES
 from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl.device import OpenClDevice
 from tests.helpers.compilers import open_opencl, opencl_binary
@@ -19,13 +20,13 @@ pytest.importorskip("pyopencl")
 SOURCE = """
 kernel void spin(global int *x) {
     int sum = x[0];
-    for (int i = 0; i < 2000000; i++) sum = sum * 3 + i;
+    for (int i = 0; i < 3000000; i++) sum = sum * 3 + i;
     x[0] = sum;
 }
 """
 
 
-FUNCTIONS = range(COMPARED + 1)
+FUNCTIONS = range(COMPARED_LAUNCHES)
 
 
 class LyingDevice(OpenClDevice):
@@ -89,7 +90,7 @@ def test_a_device_is_refused_where_the_hosts_clock_is_too_coarse(monkeypatch):
 
 def test_a_clock_that_is_wrong_of_kernels_alone_is_noticed_at_the_first_input():
     with pytest.raises(BackendUnavailable, match=r"1\.00 ns"):
-        spun_s(open_opencl(LyingDevice), launches=20)
+        spun_s(open_opencl(LyingDevice), launches=200)
 
 
 def test_a_clock_that_seems_wrong_at_most_launches_is_believed():
