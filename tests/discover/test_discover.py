@@ -256,6 +256,10 @@ def test_a_source_gives_this_line_of_its_space(tmp_path):
          "# FILL IN: a: CUDA passes no local memory as an argument"),
         ("kernel __attribute__((reqd_work_group_size(2 * SIDE, 1, 1))) void f(int n) {}",
          "# FILL IN: the size that the source declares as (2 * SIDE, 1, 1)"),
+        ("#define S 64\nkernel __attribute__((reqd_work_group_size(S, 2, 1))) void f(int n) {}",
+         "group: [S, 2]"),
+        ("kernel void f(global int *y) { y[get_local_id(2) + BLOCK * get_local_id(1)] = 1; }",
+         "max: 32, role: launch, default: 8}"),
     )  # fmt: skip
     for source, line in cases:
         name = "k.cl" if "kernel" in source else "k.cu"

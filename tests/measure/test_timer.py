@@ -90,7 +90,7 @@ def test_a_device_is_refused_where_the_hosts_clock_is_too_coarse(monkeypatch):
 
 def test_a_clock_that_is_wrong_of_kernels_alone_is_noticed_at_the_first_input():
     with pytest.raises(BackendUnavailable, match=r"1\.00 ns"):
-        spun_s(open_opencl(LyingDevice), launches=200)
+        spun_s(open_opencl(LyingDevice), 200)
 
 
 def test_a_clock_that_seems_wrong_at_most_launches_is_believed():
