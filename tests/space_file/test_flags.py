@@ -29,7 +29,7 @@ flags:
   unroll: {type: onoff, option: "-f[no-]unroll-loops", changes_values: false}
   link: {type: boolean, option: -flink, changes_values: false, needs: linking}
 sets:
-  default: [fast, width, {limit: {min: 16}}, unroll, link]
+  default: [fast, width, {limit: {min: 16, max: 48}}, unroll, link]
 constraints:
   - not fast or width != 4
   - limit == absent or unroll != absent
@@ -135,7 +135,7 @@ def test_set_and_names_are_joined_narrowed_and_taken_out(small):
     chosen = resolve(small, ["default", "-fast", {"width": {"values": [2]}}], linked=True)
     assert {name: list(values) for name, values in chosen.values.items()} == {
         "width": [2],
-        "limit": [16, 24, 32, 40, 48, 56, 64],
+        "limit": [16, 24, 32, 40, 48],
         "unroll": ["unroll-loops", "no-unroll-loops"],
         "link": [True],
     }
